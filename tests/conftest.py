@@ -1,5 +1,6 @@
 """What the tests of every room share: the original data files, and a small private step."""
 
+import gc
 import io
 import math
 import os
@@ -43,6 +44,17 @@ from tests.plugin_files import FILES, write
 
 def pytest_configure():
     hear_signals()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection():
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """Nobody searches the million objects of the modules and cases for garbage again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -278,6 +290,14 @@ def coarse_pictures():
     """No test looks at a pixel of a figure, and 300 of them to an inch take the most time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "DPI", 50)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def unsynced_files():
+    """No test cuts the power, and to wait for the disk takes longer than to write small files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 

@@ -91,6 +91,15 @@ FILES = {
 }
 
 
+OTHER = {
+    "other/__init__.py": "",
+    "other/conf/model/empty.yaml": "",
+    "other-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 1\n",
+    "other-1.dist-info/entry_points.txt": "[dpbench.plugins]\nother = other\n",
+}
+"""A second plug-in."""
+
+
 def write(folder: Path, files: dict[str, str]) -> Path:
     """Files by their path in a folder."""
     for name, text in files.items():

@@ -43,11 +43,7 @@ def files(folder, inside):
 
 @pytest.mark.parametrize(
     ("folder", "inside"),
-    [
-        ("dpbench", "dpbench"),
-        ("conf", "dpbench/conf"),
-        ("benchmarks", "dpbench/benchmarks"),
-    ],
+    [("dpbench", "dpbench"), ("conf", "dpbench/conf"), ("benchmarks", "dpbench/benchmarks")],
 )
 def test_the_wheel_has_every_file_of(folder, inside, names):
     expected = files(folder, inside)

@@ -9,6 +9,7 @@ from dpbench.comparison.search.report import Searched
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.runs.config.search_path import as_flags
 from dpbench.runs.config.settings import is_scientific, key_of
+from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.records.collect import RECORDS, records_in
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
@@ -75,7 +76,13 @@ def entry_of(protocol: Protocol, name: str, overrides: Sequence[str]) -> Entry:
     methods = [o.partition("=")[2] for o in overrides if key_of(o) == "method"]
     named = name or methods[-1]
     searches = (protocol.searches(c, named, overrides) for c in protocol.target.conditions)
-    return Entry(protocol, named, tuple(overrides), tuple(searches))
+    entry = Entry(protocol, named, tuple(overrides), tuple(searches))
+    if not all(run_of(request.config).method.private for request in entry.requests):
+        raise UserError(
+            f"method={methods[-1]} trains without privacy, and a challenge compares methods at one "
+            "epsilon: enter a private one."
+        )
+    return entry
 
 
 def check_entry(overrides: Sequence[str]) -> None:

@@ -24,6 +24,10 @@ control characters but tab and line feed, and those that set the direction of wr
 ESCAPES = {code: ascii(chr(code))[1:-1] for code in CONTROLS}
 
 
+MALFORMED_JSON = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading somebody else's JSON raises: damaged, of another form, or nested too deep."""
+
+
 class UserError(Exception):
     """A request that cannot be met: one sentence that names the culprit and the way out."""
 

@@ -20,6 +20,10 @@ ATTEMPTS = 100
 """How often a lock file is made, in a folder that others may remove in the meantime."""
 
 
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+"""Those of "a+", but for a link that a stranger may have left: the file it leads to stays."""
+
+
 class Busy(UserError):
     """Another process holds the lock."""
 
@@ -36,7 +40,8 @@ def exclusive(path: Path, wait: bool = True) -> Iterator[bool]:
     try:
         file, abandoned = _locked(path, wait)
     except OSError as error:
-        raise unwritable(path.parent, error) from error
+        culprit = path if path.is_symlink() else path.parent
+        raise unwritable(culprit, error) from error
     try:
         yield abandoned
     finally:
@@ -67,7 +72,7 @@ def _opened(path: Path) -> IO[str]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            return path.open("a+")
+            return os.fdopen(os.open(path, FLAGS, 0o666), "a+")
         except (FileNotFoundError, FileExistsError):  # as if the last holder had just removed it
             attempts -= 1
             if not attempts:

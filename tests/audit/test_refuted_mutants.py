@@ -102,12 +102,7 @@ MUTANTS = {
     ),
     "empty batches skipped": (
         empty_batches_skipped,
-        {
-            "privacy": "privacy.noise_multiplier=0.4",
-            "canaries": 1000,
-            "rate": 1e-3,
-            "steps": 3000,
-        },
+        {"privacy": "privacy.noise_multiplier=0.4", "canaries": 1000, "rate": 1e-3, "steps": 3000},
     ),
     "views or users' examples counted as units": (
         examples_one_by_one,

@@ -127,6 +127,6 @@ def test_a_sweep_may_be_over_experiments(command, nowhere, tmp_path):
     assert (done.code, done.err) == (0, [])
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in done.out[2:6]]
     assert [row[:3] for row in rows] == [
-        *(["a", "2", "30"], ["a", "3", "45"], ["b", "2", "12"], ["b", "3", "18"]),
+        *(["a", "2", "30"], ["a", "3", "45"], ["b", "2", "12"], ["b", "3", "18"])
     ]
     assert [float(row[6]) for row in rows] == pytest.approx([3, 3, 1, 1], abs=0.01)

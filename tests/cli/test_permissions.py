@@ -60,10 +60,7 @@ CASES = {
         for name in REPORTED
     },
     "run into closed results": ([*SMALL, "results_dir=closed"], "closed/runs"),
-    "sweep into closed results": (
-        [*SMALL, "-m", "seed=1,2", "results_dir=closed"],
-        "closed/runs",
-    ),
+    "sweep into closed results": ([*SMALL, "-m", "seed=1,2", "results_dir=closed"], "closed/runs"),
     "search into closed results": (
         ["search", "N=1", "optimizer.lr=1,2", "results_dir=closed"],
         "closed/search",

@@ -23,6 +23,7 @@ from dpbench.benchmarks.exposure.audit_table import finished_rows
 
 from dpbench import load_model, load_preparation
 from dpbench.comparison.dashboard.command import report
+from dpbench.comparison.dashboard.documents import audited, searches
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.dashboard.track import track
 from dpbench.comparison.search import private
@@ -32,6 +33,7 @@ from dpbench.comparison.verify.command import verify
 from dpbench.comparison.verify.tables import unsupported_lines
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import as_overrides
+from dpbench.runs.config.table_rules import chosen_text
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
@@ -255,6 +257,20 @@ def read_sweep(path):
     read_list(path.parents[1], "mine")
 
 
+def shown(path):
+    """What the report shows of audits and searches."""
+    return audited(path.parents[1]), searches(path.parents[1])
+
+
+def read_search(path):
+    for suffix, whole in ((".csv", TRIALS), (".json", json.dumps(SEARCH).encode())):
+        beside = path.with_suffix(suffix)
+        if not os.path.lexists(beside):
+            beside.write_bytes(whole)
+    shown(path)
+    chosen_text("s", path.parent)
+
+
 def read_steps(path):
     with mock.patch("time.time", return_value=0.0):  # of a sweep that began earlier
         steps = progress.running_steps(path.parents[2], {path.parent.name: "run"})
@@ -263,12 +279,26 @@ def read_steps(path):
 
 ROWS = (f"{20 + n},{'ab'[n % 2]},{'yn'[n % 3 > 0]}\n" for n in range(40))
 PEOPLE = "age,town,rich\n" + "".join(ROWS)
+PARQUET = io.BytesIO()
+pd.read_csv(io.StringIO(PEOPLE)).to_parquet(PARQUET)
 PRINTED = b"# Table 1\ndataset,method,column,value,spread,epsilon\nadult,dpsgd,acc,80.0,0.1,3\n"
 PREPARATION = {
     "numbers": {"age": [40.0, 15.0]},
     "categories": {"town": ["a", "b"]},
     "classes": ["n", "y"],
     "target": [0.0, 1.0],
+}
+TRIALS = b"""\
+trial,optimizer.lr,n,validation/accuracy,validation/loss,failed
+2,0.5,1,0.6,1.3,
+1,1,1,0.5,2,
+"""
+SEARCH = {
+    "choices": {"dataset": "dutch", "model": "mlp", "method": "bam"},
+    "ranges": {"optimizer.lr": "0.5,1"},
+    "rule": "best_validation",
+    "chosen": 2,
+    "ends": [],
 }
 AUDIT = [{"cells": ["a", "b"], "label": "x", "claimed": 1.0, "audited": 0.5, "refuted": False}]
 
@@ -314,9 +344,13 @@ def kinds(results):
         "option": Kind("method/mine.yaml", SHARP.encode(), read_option),
         "table": Kind("table/mine.yaml", conf, read_table),
         "own data": Kind("people.csv", PEOPLE.encode(), read_csv),
+        "own parquet": Kind("people.parquet", PARQUET.getvalue(), read_csv),
         "published": Kind("t.csv", PRINTED, read_printed),
         "steps": Kind("checkpoints/run/steps", b"3 30".ljust(40), read_steps),
         "audits": Kind("audits/x.json", json.dumps(AUDIT).encode(), finished_rows, True),
+        "audit": Kind("tables/audit.csv", Path("results/tables/audit.csv").read_bytes(), shown),
+        "trials": Kind("search/s.csv", TRIALS, read_search),
+        "search": Kind("search/s.json", json.dumps(SEARCH).encode(), read_search, True),
     }
 
 
@@ -324,7 +358,8 @@ NAMES = (
     *("record", "records of a table", "data of a table", "page of a table", "csv of a table"),
     *("checkpoint", "model"),
     *("preparation", "sweep", "key", "tracker", "option", "table", "own data", "published"),
-    *("steps", "audits"),
+    "own parquet",
+    *("steps", "audits", "audit", "trials", "search"),
 )
 SLOW = {name: 10 for name in NAMES if name.startswith("record") or name.endswith("of a table")}
 """Kinds of which one case takes as long as so many of the others."""

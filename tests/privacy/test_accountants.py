@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 from opacus.accountants import GaussianAccountant, RDPAccountant
 from scipy import stats
 
-from dpbench.privacy.accountants import (
-    SPENT,
-    gdp,
-    pld,
-    pld_of_reals,
-    rdp,
-    rdp_of_reals,
-)
-from dpbench.privacy.entries import (
-    Unaccountable,
-    joint_multiplier,
-    one_batch_per_release,
-)
+from dpbench.privacy.accountants import SPENT, gdp, pld, pld_of_reals, rdp, rdp_of_reals
+from dpbench.privacy.entries import Unaccountable, joint_multiplier, one_batch_per_release
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
     CoordinateMechanism,

@@ -7,14 +7,7 @@ import pytest
 from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.calibrate import LARGEST, calibrate
 from dpbench.privacy.entries import Unaccountable
-from dpbench.privacy.ledger import (
-    Exact,
-    GaussianMechanism,
-    Ledger,
-    Poisson,
-    Release,
-    Step,
-)
+from dpbench.privacy.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.system.errors import UserError
 
 DELTA = 1e-5

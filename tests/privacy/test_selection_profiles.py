@@ -170,11 +170,7 @@ def test_no_order_of_scores_exceeds_the_bound_in_thousands_of_cases(seed):
 def test_mistakes_in_the_bound_are_found(law):
     """The exponent eta instead of eta + 1, half the mean, and one direction alone."""
     some = pairs(60)
-    for mistake in (
-        {"power": law.shape / (law.shape + 1)},
-        {"mean": 0.5},
-        {"profile": forward},
-    ):
+    for mistake in ({"power": law.shape / (law.shape + 1)}, {"mean": 0.5}, {"profile": forward}):
         assert max(excess_over_bound(pair, law, **mistake) for pair in some) > 1e-3
 
 

@@ -125,6 +125,17 @@ def test_removing_the_lock_file_does_not_break_exclusion(lock, tmp_path):
     assert file.read_text() == "200"
 
 
+def test_a_link_in_its_place_is_refused_and_leads_nowhere(lock, tmp_path):
+    """As in somebody else's results folder."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.symlink_to(victim)
+    with pytest.raises(UserError, match=r"cannot be written .*links"), exclusive(lock):
+        pass
+    assert victim.read_text() == "precious"
+
+
 def test_folders_that_cannot_be_created_or_written_are_one_sentence(tmp_path, lock):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):

@@ -1,8 +1,6 @@
 """The published pages of a results folder as cards: figures, audits, checks, and its searches."""
 
-import csv
 import functools
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,8 @@ from dpbench.comparison.tables.data import SearchData, TableData, read_json
 from dpbench.runs.records.epsilon import REFUTED, rounded_up
 from dpbench.runs.records.folder import SEARCH, TABLES
 from dpbench.runs.records.reading import Unreadable, text_of
-from dpbench.system.errors import counted
+from dpbench.system.csv_lines import csv_lines, csv_rows
+from dpbench.system.errors import UserError, counted
 from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 from dpbench.system.paths import benchmarks_folder
@@ -37,6 +36,9 @@ Card = dict
 """What the page folds: `title`; `tally` and `claims` of a table; `notes`, sentences; `command`;
 `image`, the name of a picture; `cloud`, points to draw; `head` and `rows` of a table; `run`, false
 where there is nothing of ours."""
+
+NAMES_OF_AUDITS = ("method", "attacked", "by", "verdict")
+"""The columns of an audit that are words."""
 
 BOUNDS = ("audited (own family)", "audited (GDP)", "audited (one run)")
 """The columns of lower bounds, the first of which counts where it has one."""
@@ -139,7 +141,11 @@ def citation(study: str) -> dict[str, str | None]:
 
 
 def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, str]) -> Card:
-    head, *rows = [*csv.reader(text_in(folder / TABLES / f"{name}.csv").splitlines())] or [[]]
+    path = folder / TABLES / f"{name}.csv"
+    try:
+        head, *rows = csv_rows(text_in(path), path.name) or [[]]
+    except UserError:
+        head, rows = [], []
     if not 0 < len(rows) < MOST_LINES:
         head, rows = [], []
     return card(
@@ -150,6 +156,14 @@ def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, s
         head=head,
         rows=rows,
     )
+
+
+def _lines_in(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The lines of a CSV file by column; none of one that is damaged or lacks a column."""
+    try:
+        return csv_lines(text_in(path), path.name, columns)
+    except UserError:
+        return []
 
 
 def text_in(path: Path) -> str:
@@ -165,7 +179,7 @@ def _plain(text: str) -> str:
 
 def audited(folder: Path) -> list[dict]:
     """A row for each line of `tables/audit.csv` with a claim and a bound."""
-    lines = csv.DictReader(text_in(folder / TABLES / f"{AUDIT}.csv").splitlines())
+    lines = _lines_in(folder / TABLES / f"{AUDIT}.csv", ("claimed", *NAMES_OF_AUDITS))
     return [row for line in lines if (row := _row(line))]
 
 
@@ -219,15 +233,14 @@ def searches(folder: Path) -> list[Card]:
 def _searches(path: Path) -> Iterator[SearchTrials]:
     """The searches of a file, one for each method that it tries; none for a private one, which
     shows no trials, and for a damaged file."""
-    search, text = read_json(path.with_suffix(".json"), SearchData), text_of(path)
-    if isinstance(search, Unreadable) or isinstance(text, Unreadable):
+    search = read_json(path.with_suffix(".json"), SearchData)
+    if isinstance(search, Unreadable):
         return
-    lines = [*csv.DictReader(io.StringIO(text))]
     settings = [setting for setting in search.ranges if setting != METHOD]
-    if not lines or not {TRIAL, ACCURACY, LOSS, *search.ranges} <= lines[0].keys():
-        return
     task = [name for group, name in search.choices.items() if group != METHOD]
     method = search.choices.get(METHOD)
+    named = () if method else (METHOD,)
+    lines = _lines_in(path, (TRIAL, ACCURACY, LOSS, *search.ranges, *named))
     for name, trials in grouped((method or line[METHOD], line) for line in lines).items():
         arm, study = _names(path.stem, task, name)
         yield SearchTrials(study, arm, trials, settings, str(search.chosen))

@@ -1,6 +1,5 @@
 """Reads the numbers that a paper printed, digit for digit."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from dpbench.comparison.tables.conditions import Condition, row_name
 from dpbench.comparison.tables.edition import Edition
 from dpbench.runs.records.reading import required, text_of
+from dpbench.system.csv_lines import csv_lines
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 
@@ -75,14 +75,5 @@ def without_comments(path: Path) -> list[str]:
     return [line for line in lines if not line.startswith("#")]
 
 
-def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:
-    reader = csv.DictReader(without_comments(path))
-    if not set(required) <= set(reader.fieldnames or ()):
-        raise UserError(f"{path.name} must have the columns {', '.join(required)}.")
-    try:
-        lines = list(reader)
-    except csv.Error as error:
-        raise UserError(f"{path.name} is not a CSV file: {error}.") from error
-    if any(None in line or None in line.values() for line in lines):
-        raise UserError(f"{path.name} has a line with more or fewer fields than the header.")
-    return lines
+def _lines(path: Path, columns: list[str]) -> list[dict[str, str]]:
+    return csv_lines("\n".join(without_comments(path)), path.name, columns)

@@ -16,7 +16,7 @@ from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokens import PublishedTexts
-from dpbench.system.errors import UserError
+from dpbench.system.errors import MALFORMED_JSON, UserError
 from dpbench.system.validate import one_of
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -151,7 +151,7 @@ def read(path: Path, rows: int | None = None) -> Pairs:
         try:
             pairs = map(json.loads, lines)
             triples = [(p["sentence1"], p["sentence2"], NUMBERS[p["gold_label"]]) for p in pairs]
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED_JSON as error:
             raise altered_file(path, ARCHIVE.address) from error
     if rows is not None and len(triples) != rows:
         raise altered_file(path, ARCHIVE.address)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpbench.learning.data.fetch.archives import SUFFIX, SUFFIXES, unpacked
-from dpbench.system.errors import UserError
+from dpbench.system.errors import MALFORMED_JSON, UserError
 from dpbench.system.paths import installed_folder
 
 WHOLE, WORDS = "tokenizer.json", "vocab.txt"
@@ -43,7 +43,7 @@ def described(folder: Path) -> Described:
     try:
         numbers = _numbers(folder)
         named = _named_padding(folder)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, *MALFORMED_JSON) as error:
         raise UserError(
             f"{folder} has no {WHOLE} and no {WORDS} of a tokenizer: give a folder that "
             "save_pretrained of transformers has written."

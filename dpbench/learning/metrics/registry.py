@@ -11,6 +11,8 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from itertools import groupby
+from operator import attrgetter
 
 from dpbench.learning.metrics import builtin
 from dpbench.learning.metrics.metric import Margin, Metric
@@ -104,12 +106,14 @@ def added_metrics() -> Mapping[str, Metric]:
 @functools.cache
 def _added(path: tuple[str, ...]) -> Mapping[str, Metric]:
     found = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
-        metric = _loaded(entry)
+    entries = sorted(entry_points(group=GROUP), key=attrgetter("name", "value"))
+    for name, (entry, *others) in groupby(entries, attrgetter("name")):
+        values = f"{entry.value} and {' and '.join(other.value for other in others)}"
+        metric = f"{values} have one name" if others else _loaded(entry)
         if isinstance(metric, Metric):
-            found[entry.name] = metric
+            found[name] = metric
         else:
-            warnings.warn(f"the metric {entry.name} is ignored: {metric}.", stacklevel=2)
+            warnings.warn(f"the metric {name} is ignored: {metric}.", stacklevel=2)
     return found
 
 

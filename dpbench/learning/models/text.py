@@ -171,9 +171,13 @@ class TextClassifier(nn.Module):
 
 
 class BiEncoder(TextClassifier):
-    """Logits of pairs whose texts are read each by itself, with means u and v of the last hidden
-    states: a linear map of u, v, |u - v| and u v, initially 0 (Conneau et al. 2017; Reimers and
-    Gurevych 2019, "Sentence-BERT", tune the encoder below such a head).
+    """Logits [B, K] from int64 [B, 2, T], as those of `TextClassifier`, of pairs whose texts are
+    read each by itself.
+
+    The head is a linear map of u, v, |u - v| and u v, initially 0, where u and v [B, D] are the
+    means of the last hidden states of the two texts (Conneau et al. 2017, "Supervised learning of
+    universal sentence representations from natural language inference data"; Reimers and Gurevych
+    2019, "Sentence-BERT", tune the encoder below such a head).
 
     Both texts go through the encoder as one row, in which no token sees the other text; the second
     begins with the first token of the row, as a text by itself does.

@@ -11,12 +11,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dpbench.runs.config.plugins import Plugin, plugin_of, plugins
-from dpbench.system.errors import UserError, nearest
+from dpbench.system.errors import UserError, first_line, nearest
 from dpbench.system.paths import option_folders
 from dpbench.system.public_names import public_name
 from dpbench.system.validate import fits, quoted, typed
@@ -203,7 +204,8 @@ def check_settings(
     for key, value in settings.items():
         if key not in parameters:
             raise UserError(f"{prefix}{key} is not a setting: {nearest(key, parameters)}")
-        typed(f"{prefix}{key}", value, parameters[key].annotation)
+        with _annotated(constructor):
+            typed(f"{prefix}{key}", value, parameters[key].annotation)
     for key, parameter in parameters.items():
         if key not in settings and parameter.default is parameter.empty:
             raise UserError(f"{prefix}{key} is missing: set it to a value.")
@@ -211,4 +213,21 @@ def check_settings(
 
 @functools.cache
 def _parameters(constructor: Callable) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(constructor, eval_str=True).parameters)
+    """The parameters that can be passed by name."""
+    with _annotated(constructor):
+        parameters = inspect.signature(constructor, eval_str=True).parameters
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {key: each for key, each in parameters.items() if each.kind in by_name}
+
+
+@contextmanager
+def _annotated(constructor: Callable) -> Iterator[None]:
+    """Turns what annotations raise that name no type into a UserError."""
+    try:
+        yield
+    except (NameError, TypeError, AttributeError, ArithmeticError, SyntaxError) as error:
+        name = f"{constructor.__module__}.{constructor.__qualname__}"
+        raise UserError(
+            f"the annotations of {name} must be types that its module imports, also when it runs "
+            f"(not if TYPE_CHECKING): {type(error).__name__}: {first_line(error)}."
+        ) from error

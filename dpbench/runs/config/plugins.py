@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from dpbench.system.errors import warn
+from dpbench.system.errors import UserError, warn
 from dpbench.system.paths import PACKAGE, benchmarks_folder, installed_folder
 
 GROUP = "dpbench.plugins"
@@ -60,11 +60,16 @@ def plugin_of(name: str) -> Plugin | None:
 
 
 def published_files() -> dict[str, Path]:
-    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv. A
-    plug-in cannot replace a file of ours."""
-    studies = [study for plugin in reversed(plugins()) for study in plugin.studies]
-    studies += sorted(benchmarks_folder().iterdir())
-    return {f"{study.name}/{path.name}": path for study in studies for path in study.glob("*.csv")}
+    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv.
+    UserError for two of one name, as a table would be compared with another paper's numbers."""
+    studies = sorted(benchmarks_folder().iterdir())
+    studies += [study for plugin in plugins() for study in plugin.studies]
+    files: dict[str, Path] = {}
+    for path in (path for study in studies for path in study.glob("*.csv")):
+        first = files.setdefault(f"{path.parent.name}/{path.name}", path)
+        if first != path:
+            raise UserError(f"{path} has the name of {first}: rename the folder of the study.")
+    return files
 
 
 @functools.cache

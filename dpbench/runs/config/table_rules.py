@@ -4,7 +4,6 @@ What a search chose is read from its own file, results/search/NAME.csv: its line
 chosen one first, and the columns between trial and n are settings.
 """
 
-import csv
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from omegaconf import OmegaConf
 
 from dpbench.runs.config.search_path import groups
 from dpbench.runs.config.table_file import Rule, TableFile, table_file
+from dpbench.system.csv_lines import csv_lines
 from dpbench.system.errors import UserError
 from dpbench.system.paths import searches_folder
 from dpbench.system.validate import known_keys, one_of, spelled_number
@@ -190,7 +190,7 @@ def _tried(name: str) -> dict[str, list[str]] | None:
 def _keys(lines: Sequence[Mapping[str, str]], path: Path) -> list[str]:
     columns = list(lines[0])
     if not {"trial", "n"} <= {*columns}:
-        raise UserError(f"{path} is not the file of a search: restore or delete it.")
+        raise _no_search(path)
     return columns[columns.index("trial") + 1 : columns.index("n")]
 
 
@@ -206,5 +206,11 @@ def _committed(name: str) -> Path:
 def _read(path: Path) -> list[dict[str, str]] | None:
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    try:
+        return csv_lines(path.read_bytes().decode(), path.name)
+    except (UnicodeDecodeError, UserError) as error:
+        raise _no_search(path) from error
+
+
+def _no_search(path: Path) -> UserError:
+    return UserError(f"{path} is not the file of a search: restore or delete it.")

@@ -74,7 +74,13 @@ class ArrayJob:
         done = _slurm("sbatch", "--parsable", array, *options, str(script))
         if done.returncode:
             raise UserError(f"Slurm refuses the job: {done.stderr.strip():.{MAX_CHARACTERS}}")
-        self._number = done.stdout.strip().partition(";")[0]  # after it, the cluster's name
+        # The cluster's name may follow, and a cluster's own greeting come before.
+        if not (match := re.search(r"(?:^|\s)(\d+)(;\S*)?\s*\Z", done.stdout)):
+            raise UserError(
+                f"sbatch has not given the number of the job, but {quoted(done.stdout)}: find it "
+                "in squeue, and rerun the same command when it has ended."
+            )
+        self._number = match[1]
         self._tasks, self._ended, self._asked = tasks, dict[int, str](), 0.0
 
     def ended(self) -> Mapping[int, str]:
@@ -91,15 +97,19 @@ class ArrayJob:
         """The states of the tasks that have ended; those known before, if Slurm does not answer."""
         fields = ("--array", "--noheader", "--states=all", "--format=%K %T")
         done = _slurm("squeue", f"--jobs={self._number}", *fields)
-        if done.returncode and "Invalid job id" not in done.stderr:
+        refused = done.returncode and "Invalid job id" not in done.stderr
+        if refused or not re.fullmatch(r"(\d+ +[A-Z_]+ *\n)*", done.stdout):
             return self._ended
-        states = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+        states = dict(line.split() for line in done.stdout.splitlines())
         known = {n: states.get(str(n), "forgotten by Slurm") for n in range(self._tasks)}
         return {n: state for n, state in known.items() if state in ENDED or str(n) not in states}
 
 
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace")
+    except OSError as error:  # as while the command is replaced on the cluster
+        return subprocess.CompletedProcess(command, 127, "", str(error))
 
 
 class Processes:

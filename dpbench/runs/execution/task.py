@@ -69,7 +69,8 @@ class Tasks:
         while left:
             how, now = ended(), time.monotonic()
             since = {number: since.get(number, now) for number in how}
-            os.utime(self.folder)  # otherwise NFS may not look for new files in it
+            with suppress(OSError):  # without the folder all tasks fail, and say so
+                os.utime(self.folder)  # otherwise NFS may not look for new files in it
             answered = {int(path.stem) for path in self.folder.glob("*.json")}
             for number in sorted(left & (answered | how.keys())):
                 outcome = self._outcome(number)
@@ -96,9 +97,9 @@ class Tasks:
         """The checksum of the record or the failure that a task has answered; None until then."""
         try:
             answer = (self.folder / f"{number}.json").read_bytes()
-        except FileNotFoundError:
+            return msgspec.json.decode(answer, type=str | Failure)
+        except (OSError, msgspec.DecodeError):  # also of a file that NFS does not show whole yet
             return None
-        return msgspec.json.decode(answer, type=str | Failure)
 
     def _lost(self, number: int, how: str) -> Failure:
         """The failure of a task that has ended without an outcome."""

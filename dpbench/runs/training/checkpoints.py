@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpbench.runs.training.progress import STEPS_FILE
-from dpbench.system.errors import warn
+from dpbench.system.errors import MALFORMED_JSON, UserError, warn
 from dpbench.system.files import remove_parts, replace_file
 from dpbench.system.lock import exclusive
 from dpbench.system.memory import is_out_of_memory
@@ -52,6 +52,8 @@ def locked_checkpoints(
     folder: used by this run alone, and named by its digest. minutes: training time between
     checkpoints, None to write none. Raises UserError if the folder cannot be written.
     """
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a link, and a run has its own folder: remove the link.")
     with exclusive(folder / "lock", wait) as abandoned:
         remove_parts(folder)
         yield Checkpoints(folder, minutes, abandoned)
@@ -160,7 +162,7 @@ def _deserialise(data: bytes, conditions: dict) -> dict:
     try:
         header = json.loads(data[:end])
         version, saved, checksum = header["format"], header.get("conditions"), header.get("sha256")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except MALFORMED_JSON as error:
         raise UnusableCheckpoint("is damaged") from error
     if version != FORMAT:
         raise UnusableCheckpoint(f"has format {version!r:.20} instead of {FORMAT}")

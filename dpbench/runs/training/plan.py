@@ -29,6 +29,7 @@ from dpbench.runs.training.statistics import PrivateStatistics, statistics_steps
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.clipping import Problem
 from dpbench.step.gradients import Layout
+from dpbench.step.gradients.precision import check_defaults, in_full_precision
 from dpbench.step.mechanism.eager import eager_step, leave_out_compiler
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.sampling import Sampler, make_sampler
@@ -66,6 +67,7 @@ class Plan:
         return Step(self.sampler.law, self.method.releases(noise_multiplier))
 
 
+@in_full_precision
 def plan(run: Run) -> Plan:
     """Check and derive all that is possible without data; UserError for invalid settings."""
     optimizer, layout = _check_parts(run)
@@ -221,6 +223,7 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     with _building("model"):
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
+        check_defaults()  # as building may change them
         check_module(model)
         layout = Layout(model)
     with _building("optimizer"):

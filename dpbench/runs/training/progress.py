@@ -88,7 +88,7 @@ class StepsFile:
 
     def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None:
         # Overwritten in place: emptying or replacing a file waits for the disk.
-        in_place = os.O_WRONLY | os.O_CREAT
+        in_place = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # no link, no pipe
         with suppress(OSError), os.fdopen(os.open(self._path, in_place, 0o666), "w") as file:
             file.write(f"{done} {self._total}".ljust(CHARACTERS))
 

@@ -18,7 +18,7 @@ from dpbench.runs.records.trackers.tracker import Log, RunInfo, Tracker, group_n
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
-from dpbench.system.errors import first_line, warn
+from dpbench.system.errors import MALFORMED_JSON, first_line, warn
 from dpbench.system.files import write_atomically
 from dpbench.system.interrupts import raise_if_interrupted
 
@@ -262,7 +262,7 @@ def _rows(path: Path) -> dict[int, CurvePoint]:
             int(step): {str(name): float(value) for name, value in row.items()}
             for step, row in found.items()
         }
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except MALFORMED_JSON:
         return {}
 
 

@@ -4,7 +4,7 @@ No guarantee depends on it: norms and sums are computed from the same tensors of
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -48,9 +48,12 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def full_precision_products() -> AbstractContextManager:
     """The context of everything else: float32 products in full precision, including convolutions on
-    a GPU, which torch computes in TF32 by default."""
+    a GPU, which torch computes in TF32 by default; also within somebody's autocast, in which norms
+    would be in half precision."""
     # Within a run it is so already, and setting it again takes longer than looking.
-    return nullcontext() if _precision() == ("highest", False) else _products(tf32=False)
+    casts = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    plain = not casts and _precision() == ("highest", False)
+    return nullcontext() if plain else _products(tf32=False)
 
 
 def tf32_products() -> AbstractContextManager:
@@ -69,12 +72,32 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
+def check_defaults() -> None:
+    """UserError unless torch makes float32 numbers on the CPU and follows gradients: a notebook may
+    have set otherwise, or somebody's model. To be called within `full_precision_products`."""
+    changed = {
+        "torch.set_default_dtype(torch.float32)": torch.get_default_dtype() != torch.float32,
+        'torch.set_default_device("cpu")': torch.get_default_device().type != "cpu",
+        "torch.set_grad_enabled(True)": not torch.is_grad_enabled(),
+        'torch.set_autocast_enabled("cpu", False)': torch.is_autocast_enabled("cpu"),
+        'torch.set_autocast_enabled("cuda", False)': torch.is_autocast_enabled("cuda"),
+    }
+    if calls := [call for call, needed in changed.items() if needed]:
+        raise UserError(
+            "a run needs torch's own defaults, and the model or something before the run has "
+            f"changed them: call {' and '.join(calls)} there."
+        )
+
+
 @contextmanager
 def _products(tf32: bool) -> Iterator[None]:
     matmul, convolution = _precision()
     _set_precision("high" if tf32 else "highest", tf32)
     try:
-        yield
+        with ExitStack() as plain:
+            for kind in filter(torch.is_autocast_enabled, ("cpu", "cuda")):
+                plain.enter_context(torch.autocast(kind, enabled=False))
+            yield
     finally:
         _set_precision(matmul, convolution)
 

@@ -13,7 +13,7 @@ from dpbench.comparison.tables.published import read_published
 from dpbench.system.paths import benchmarks_folder
 
 CLIPPINGS = [
-    *("none", "batch", "large R flat", "large R layerwise", "small R flat", "small R layerwise"),
+    *("none", "batch", "large R flat", "large R layerwise", "small R flat", "small R layerwise")
 ]
 SMALL = [
     *("dataset=digits", "model.widths=[12]", "table.seeds=[0]", "table.compute.examples=8"),

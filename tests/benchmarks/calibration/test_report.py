@@ -65,8 +65,7 @@ def test_one_place_of_one_seed_is_enough_against_a_property(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "worst"),
-    list(zip(PROPERTIES, [0.1, -0.1, -0.1, -0.1, 0.3], strict=True)),
+    ("name", "worst"), list(zip(PROPERTIES, [0.1, -0.1, -0.1, -0.1, 0.3], strict=True))
 )
 def test_the_worst_number_is_kept(name, worst):
     found = {claim.name: claim for claim in claims([BAD[name], finding()], printed(True), 1e-3)}

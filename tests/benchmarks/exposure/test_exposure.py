@@ -4,10 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from dpbench.benchmarks.exposure.membership import (
-    Exposure,
-    exposure,
-)
+from dpbench.benchmarks.exposure.membership import Exposure, exposure
 from dpbench.benchmarks.exposure.page import _findings
 from dpbench.benchmarks.exposure.rows import ExposureRow, black_box
 

@@ -129,8 +129,7 @@ def test_what_is_measured_is_the_note_s_where_all_gradients_are_at_the_bound_and
 def test_the_table_of_accuracies_on_digits(tmp_path):
     small = ["dataset=digits", "privacy.epsilon=8", "table.seeds=[0]"]
     said = reproduce(
-        "sign_table1",
-        [f"results_dir={tmp_path}", "scale=cpu_hour", "privacy.delta=1e-4", *small],
+        "sign_table1", [f"results_dir={tmp_path}", "scale=cpu_hour", "privacy.delta=1e-4", *small]
     )
     for method in ("dpsgd", "dp_signsgd", "dp_signlosgd", "dp_losgd"):
         line, *_ = [row for row in said.splitlines() if f", {method} |" in row]

@@ -73,11 +73,7 @@ def test_every_case_has_a_name_of_its_own(known):
         ("method/dpsgd.yaml", "a: b: c", "dpsgd.yaml, line 1 is not valid YAML: mapping values"),
         ("method/dpsgd.yaml", "- a", "dpsgd.yaml must be a mapping of settings, got ['a']."),
         ("method/dpsgd.yaml", "", "dpsgd.yaml must be a mapping of settings, got None."),
-        (
-            "model/logistic.yaml",
-            "\udcff",
-            "logistic.yaml is not UTF-8 text: save it as that.",
-        ),
+        ("model/logistic.yaml", "\udcff", "logistic.yaml is not UTF-8 text: save it as that."),
     ],
 )
 def test_a_broken_file_is_refused_before_any_timing(file, text, sentence, tmp_path, monkeypatch):

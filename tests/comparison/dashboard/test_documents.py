@@ -66,6 +66,8 @@ def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
     found = published(tmp_path, pages(tmp_path)[0]).documents
     assert found["a"]["rows"] == []
     assert found.keys() == {"a"}
+    (tmp_path / "tables/a.csv").write_text("x\n" + "9" * 200_000 + "\n")
+    assert published(tmp_path, pages(tmp_path)[0]).documents["a"]["rows"] == []
 
 
 def test_findings_and_groups_of_papers_come_first_with_citation_and_link(folder):
@@ -99,8 +101,9 @@ def test_audits_are_drawn_by_their_first_bound_and_refuted_ones_say_by_what(fold
     assert rows["dpsgd, run"]["audit"] == {"epsilon": 2.19, "refuted": None}
     assert rows["dpsgd (paper), step"]["audit"] == {"epsilon": 15.752, "refuted": 5.222}
     assert rows["dpsgd (paper), step"]["epsilon"]["pld"] == "5.23 by its paper"
-    (folder / "tables/audit.csv").write_text("method,claimed\nx,many\n")
-    assert audited(folder) == []
+    for text in ("method,claimed\nx,many\n", "claimed,audited (GDP)\n1,1\n", "9" * 200_000):
+        (folder / "tables/audit.csv").write_text(text)
+        assert audited(folder) == []
 
 
 def test_a_search_is_a_cloud_of_its_trials_and_says_what_it_chose(folder):
@@ -144,6 +147,8 @@ def searched(choices, ranges):
 
 
 FOUND = searched({"dataset": "digits", "model": "mlp", "method": "dpsgd"}, {"lr": "1,2"})
+OVER_METHODS = searched({"dataset": "digits", "model": "mlp"}, {"lr": "1,2"})
+TRIALS = "trial,lr,n,validation/accuracy,validation/loss\n1,1,1,0.5,1\n"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,10 @@ FOUND = searched({"dataset": "digits", "model": "mlp", "method": "dpsgd"}, {"lr"
         ("", FOUND),
         ("trial,n\n", FOUND),
         ("a,b\n1,2\n", FOUND),
-        ("trial,lr,n,validation/accuracy,validation/loss\n1,1,1,0.5,1\n", FOUND[:-9]),
+        (TRIALS, FOUND[:-9]),
+        (TRIALS, OVER_METHODS),  # without a column of methods
+        (TRIALS + "2,2\n", FOUND),
+        (TRIALS + "9" * 200_000 + ",2,1,0.5,1\n", FOUND),  # more than csv reads
     ],
 )
 def test_what_is_no_search_is_no_card(tmp_path, text, found):

@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 
 from dpbench.comparison.dashboard.values import SHOWN, audit_bound, epsilons
 from dpbench.privacy.guarantee import WITH_EPSILON
-from dpbench.runs.records.epsilon import (
-    NOT_COMPUTED,
-    epsilon_or_reason,
-)
+from dpbench.runs.records.epsilon import NOT_COMPUTED, epsilon_or_reason
 from dpbench.runs.records.record import OLDER_TERMS, Record
 
 PROVEN = OLDER_TERMS | {"guarantee": "proven", "why": "", "delta": 1e-5, "steps": 1}

@@ -76,11 +76,7 @@ def test_the_front_is_what_no_other_point_beats(js, draw, better):
 
 
 OFFERED = {
-    "filters": {
-        "dataset": ["a,b", "c&d=e", "ü"],
-        "method": ["x", "y"],
-        "seed": ["0", "2", "10"],
-    },
+    "filters": {"dataset": ["a,b", "c&d=e", "ü"], "method": ["x", "y"], "seed": ["0", "2", "10"]},
     "choices": {"metric": ["test/a", "test/b"], "theme": ["", "dark"], "fairness": []},
 }
 DEFAULTS = {"dataset": None, "method": None, "seed": None} | {

@@ -107,8 +107,7 @@ def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers)
 
 
 @pytest.mark.parametrize(
-    "config",
-    [{"dataset": {"test_share": 0.5}}, {"mislabelled": 20}, {"users": {"number": 9}}],
+    "config", [{"dataset": {"test_share": 0.5}}, {"mislabelled": 20}, {"users": {"number": 9}}]
 )
 def test_runs_on_other_examples_are_not_compared(answers, config):
     others = [changed(r, **config) if r.config["method"]["name"] == "bam" else r for r in both()]

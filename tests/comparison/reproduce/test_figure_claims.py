@@ -9,12 +9,7 @@ import pytest
 from msgspec import convert
 
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
-from dpbench.comparison.reproduce.figure import (
-    STATISTICS,
-    claims_blocks,
-    figure_rows,
-    judge_figure,
-)
+from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, figure_rows, judge_figure
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import Condition, row_name
 from dpbench.comparison.tables.edition import claims_of

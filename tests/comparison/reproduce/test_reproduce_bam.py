@@ -274,6 +274,6 @@ def test_figure_3_is_timed_and_not_trained(tmp_path, monkeypatch):
     said = reproduce("bam_fig3", [f"results_dir={tmp_path}", "device=cpu", "scale=cpu_hour"])
     out = tmp_path / "tables" / "bam_fig3-cpu_hour"
     assert asked == [
-        *("suite=depth", "repeats=3", "case=mlp_1,mlp_2,mlp_4", "device=cpu", f"out={out}"),
+        *("suite=depth", "repeats=3", "case=mlp_1,mlp_2,mlp_4", "device=cpu", f"out={out}")
     ]
     assert str(out) in said

@@ -25,7 +25,7 @@ def test_fixing_what_a_table_varies_is_a_part_of_it_and_the_whole_or_changes_are
     assert target_of("bam_table1", some_of_others).part == ("In part: table.seeds=[0].",)
     wanted = target_of("bam_table1", ["privacy.epsilon=3"])
     assert [c.label for c in wanted.conditions] == [
-        *("cifar10, epsilon 3", "cifar100, epsilon 3", "imagenet32, epsilon 3"),
+        *("cifar10, epsilon 3", "cifar100, epsilon 3", "imagenet32, epsilon 3")
     ]
     assert (wanted.stem, wanted.scale_label) == ("bam_table1-changed", "privacy.epsilon=3")
 
@@ -122,7 +122,7 @@ def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
     assert paper[:-1] == other[:-1] == usual[:-1]
     assert (usual[-1], other[-1]) == ("method.variant=corrected", "optimizer.lr=0.3")
     assert [wanted.variant_of(compose(o)) for o in (usual, paper, other)] == [
-        *("corrected", "paper", "lr 0.3"),
+        *("corrected", "paper", "lr 0.3")
     ]
     assert wanted.variant_of(compose([*other, "method.variant=paper"])) == "lr 0.3, paper"
     assert wanted.variant_of(compose([*other, "method=sgd"])) == "corrected"

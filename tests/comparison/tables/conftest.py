@@ -22,18 +22,8 @@ PLAIN = {
     "groups": ["m", "f"],
     "spread": "standard error",
     "columns": {
-        "acc_a": {
-            "metric": "test/accuracy/m",
-            "factor": 100,
-            "digits": 1,
-            "better": "higher",
-        },
-        "pi_ab": {
-            "metric": "privacy_cost_gap",
-            "factor": 100,
-            "digits": 1,
-            "better": "lower",
-        },
+        "acc_a": {"metric": "test/accuracy/m", "factor": 100, "digits": 1, "better": "higher"},
+        "pi_ab": {"metric": "privacy_cost_gap", "factor": 100, "digits": 1, "better": "lower"},
     },
     "claims": {
         "fair": {
@@ -42,7 +32,7 @@ PLAIN = {
             "better": ["fair"],
             "than": ["dpsgd"],
             "in": ["acc_a"],
-        },
+        }
     },
     "notes": ["The test set is also the validation set."],
 }

@@ -44,7 +44,7 @@ def test_a_value_that_is_off_and_an_option_are_said_and_set():
     off = Condition((("augmentation.views", None),))
     assert (off.label, off.overrides()) == ("no views", ["augmentation.views=null"])
     assert [setting(CONFIG, k) for k in ("dataset", "privacy.epsilon", "batch_size")] == [
-        *("b", 2.5, 64),
+        *("b", 2.5, 64)
     ]
 
 

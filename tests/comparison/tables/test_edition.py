@@ -3,12 +3,7 @@ import pytest
 from dpbench.runs.config.table_file import table_file
 from dpbench.system.errors import UserError
 
-COLUMN = {
-    "metric": "test/loss",
-    "factor": 1,
-    "digits": 2,
-    "better": "lower",
-}
+COLUMN = {"metric": "test/loss", "factor": 1, "digits": 2, "better": "lower"}
 CLAIM = {
     "statement": "So.",
     "source": "page 1",
@@ -40,10 +35,7 @@ def test_columns_and_rows_keep_their_order(edition):
         ({"columns": {"x": {**COLUMN, "better": "more"}}}, "table.columns.x.better must be"),
         ({"columns": {"x": {**COLUMN, "factor": "100"}}}, "table.columns.x.factor must be"),
         ({"columns": {"x": {**COLUMN, "digits": -1}}}, "table.columns.x.digits must be a whole"),
-        (
-            {"claims": {"x": {**CLAIM, "bettr": ["fair"]}}},
-            "no 'bettr' in table.claims.x: did",
-        ),
+        ({"claims": {"x": {**CLAIM, "bettr": ["fair"]}}}, "no 'bettr' in table.claims.x: did"),
         ({"claims": {"x": {**CLAIM, "larger": ["fair"]}}}, "x must have one of better, larger, sm"),
         (
             {"claims": {"x": {**CLAIM, "than": "sgd"}}},

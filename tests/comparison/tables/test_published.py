@@ -87,10 +87,7 @@ def test_two_printed_gaps_are_no_means_of_absolute_differences():
         if column in ("pi_ab", "R_ab")
         and float(cell.spread) - cell.rounding >= float(cell.value) + cell.rounding - 1e-9
     ]
-    assert impossible == [
-        (4, "dpsgd_f", "pi_ab"),
-        (4, "dpsgd_global_adapt", "pi_ab"),
-    ]
+    assert impossible == [(4, "dpsgd_f", "pi_ab"), (4, "dpsgd_global_adapt", "pi_ab")]
 
 
 def test_bam_has_every_cell_of_its_table_and_imagenet_no_spread():

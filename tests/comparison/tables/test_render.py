@@ -14,10 +14,7 @@ from tests.latex import assert_compiles
 
 COMMITTED = Path(__file__).parents[3] / "results/tables"
 
-PRINTED = {
-    ("sgd", "acc_a"): Published("79.0", "0.0"),
-    ("dpsgd", "acc_a"): Published("72.0", "0.1"),
-}
+PRINTED = {("sgd", "acc_a"): Published("79.0", "0.0"), ("dpsgd", "acc_a"): Published("72.0", "0.1")}
 
 MARKDOWN = """\
 # Toy

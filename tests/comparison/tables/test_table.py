@@ -160,9 +160,7 @@ def test_an_unpublished_column_is_held_against_the_published_one_it_names(build)
 
 
 def test_a_training_metric_that_the_first_records_lack_is_missing(build, run, runs):
-    columns = {
-        "loss": {"metric": "train_set/loss/m", "factor": 1, "digits": 2, "better": "lower"},
-    }
+    columns = {"loss": {"metric": "train_set/loss/m", "factor": 1, "digits": 2, "better": "lower"}}
     table = build(columns=columns, claims={})
     assert line(table, "Ours", "dpsgd")[1] == "missing"
     measured = [{**row, "train_set/loss/m": 0.25} for row in runs]

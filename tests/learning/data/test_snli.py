@@ -137,7 +137,10 @@ def test_a_training_file_of_another_length_is_refused(small):
         dataset.load(folder, seed=0)
 
 
-@pytest.mark.parametrize("line", ['{"sentence1": ', '{"sentence1": "a"}', lines([("a", "b", "?")])])
+NO_PAIRS = ['{"sentence1": ', '{"sentence1": "a"}', "[" * 100_000, lines([("a", "b", "?")])]
+
+
+@pytest.mark.parametrize("line", NO_PAIRS, ids=range(len(NO_PAIRS)))
 def test_a_line_that_is_no_pair_is_refused(line, tmp_path):
     (tmp_path / "some.jsonl").write_text(line)
     with pytest.raises(UserError, match=r"some\.jsonl is truncated or altered"):

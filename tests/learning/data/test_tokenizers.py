@@ -78,6 +78,13 @@ def test_a_tokenizer_without_padding_is_refused(tmp_path):
         described(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"model": 1}', "[" * 100_000], ids=range(4))
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path, text):
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(UserError, match=r"has no tokenizer\.json and no vocab\.txt of a tokenizer"):
+        described(tmp_path)
+
+
 def test_a_tokenizer_may_be_in_an_archive_or_an_installed_package(tmp_path, monkeypatch):
     monkeypatch.setenv("DPBENCH_DATA", str(tmp_path / "data"))
     package = tmp_path / "site" / "some_words"

@@ -5,11 +5,7 @@ from scipy import stats
 
 from dpbench.learning.metrics import reliability
 from dpbench.learning.metrics.builtin.calibration import ece
-from dpbench.learning.metrics.calibration import (
-    BINS,
-    brier,
-    rank_by_confidence,
-)
+from dpbench.learning.metrics.calibration import BINS, brier, rank_by_confidence
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.reliability import _quantiles, intervals
 

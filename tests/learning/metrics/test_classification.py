@@ -40,10 +40,7 @@ def test_accuracy_and_nll_agree_with_scikit_learn(n, classes, seed):
 @pytest.mark.slow
 @settings(deadline=None)
 @given(
-    n=st.integers(6, 60),
-    classes=st.integers(2, 5),
-    seed=st.integers(0, 10_000),
-    ties=st.booleans(),
+    n=st.integers(6, 60), classes=st.integers(2, 5), seed=st.integers(0, 10_000), ties=st.booleans()
 )
 def test_means_over_classes_agree_with_scikit_learn(n, classes, seed, ties):
     generator = torch.Generator().manual_seed(seed)

@@ -29,10 +29,7 @@ def test_two_classes_have_every_metric_and_more_have_all_others():
     assert math.isnan(metrics.pop("mce_min20"))
     assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
     metrics = evaluate("classification", *example(classes=3), NAMES)
-    assert BINARY - metrics.keys() == {
-        "demographic_parity_difference",
-        "equalized_odds_difference",
-    }
+    assert BINARY - metrics.keys() == {"demographic_parity_difference", "equalized_odds_difference"}
 
 
 def test_the_accuracy_gap_is_between_the_best_and_the_worst_group_or_nan():

@@ -13,7 +13,7 @@ from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.code import code_of, is_stale
 from dpbench.runs.records.reading import load
-from tests.plugin_files import write
+from tests.plugin_files import OTHER, write
 
 MODULE = """
 from dpbench.learning.metrics.metric import Margin, Metric
@@ -63,10 +63,7 @@ def test_a_run_has_the_metric_and_tables_and_the_report_show_it(plugin, tmp_path
     assert 0 < record.metrics["test/zeros"] < 0.5
     assert "test/numbers" not in record.metrics
     assert "train_set/zeros" not in record.metrics
-    assert record.provenance["metrics"] == {
-        "zeros": "clip-works 1.2",
-        "numbers": "clip-works 1.2",
-    }
+    assert record.provenance["metrics"] == {"zeros": "clip-works 1.2", "numbers": "clip-works 1.2"}
     of_it = [str(tmp_path / "results"), "rows=method", "columns=privacy", "metrics=zeros"]
     shown = table([*of_it, f"out={tmp_path / 'table'}"])
     assert f"{100 * record.metrics['test/zeros']:.2f}" in str(shown)
@@ -138,3 +135,13 @@ def test_a_metric_that_cannot_be_used_is_ignored_with_a_warning(plugin, name, va
     with pytest.warns(UserWarning, match=rf"the metric {name} is ignored: .*{why}"):
         assert added_metrics() == {}
     assert parse_name("test/accuracy").metric is REGISTRY["accuracy"]
+
+
+def test_of_two_metrics_of_one_name_neither_is_taken(plugin):
+    """Which comes first depends on where they are installed, and no table says which it shows."""
+    declare(plugin, zeros="ZEROS", cost="CHANGES")
+    points = "[dpbench.metrics]\ncost = clipworks.measures:ZEROS\n"
+    write(plugin, OTHER | {"other-1.dist-info/entry_points.txt": points})
+    why = "clipworks.measures:CHANGES and clipworks.measures:ZEROS have one name"
+    with pytest.warns(UserWarning, match=f"the metric cost is ignored: {why}"):
+        assert [*added_metrics()] == ["zeros"]

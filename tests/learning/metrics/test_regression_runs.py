@@ -45,11 +45,7 @@ class Line:
         return Split(inputs, targets, torch.zeros(n, dtype=torch.int64))
 
 
-CONFIG = {
-    "seed": 0,
-    "choices": {"dataset": "line", "model": "mlp", "method": "sgd"},
-    "method": {},
-}
+CONFIG = {"seed": 0, "choices": {"dataset": "line", "model": "mlp", "method": "sgd"}, "method": {}}
 USUAL = Run(
     dataset=Line(),
     model=Mlp((), "relu"),

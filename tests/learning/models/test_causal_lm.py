@@ -209,10 +209,7 @@ def test_a_published_network_computes_what_transformers_computes(folder):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        (
-            lambda t: {n: v for n, v in t.items() if n != "h.1.ln_1.bias"},
-            r"lacks .*h\.1\.ln",
-        ),
+        (lambda t: {n: v for n, v in t.items() if n != "h.1.ln_1.bias"}, r"lacks .*h\.1\.ln"),
         (lambda t: t | {"h.2.ln_1.bias": t["h.1.ln_1.bias"]}, r"do not fit .*h\.2\.ln_1\.bias"),
         (lambda t: t | {"wte.weight": t["wte.weight"][:9]}, r"do not fit .*wte\.weight"),
     ],

@@ -138,11 +138,11 @@ def test_a_bi_encoder_takes_tokens_of_two_texts_in_any_order():
 
 
 def test_a_bi_encoder_needs_pairs():
+    sizes = "model_type: bert, num_hidden_layers: 1, hidden_size: 16, num_attention_heads: 2"
     settings = ["dataset=movie_reviews", "model=text", "model.pairs=bi_encoder"]
-    sizes = "model.config={model_type: bert, num_hidden_layers: 1, hidden_size: 16}"
-    settings += [sizes.replace("}", ", num_attention_heads: 2, vocab_size: 30522}")]
+    settings += ["model.pretrained=false", f"model.config={{{sizes}, vocab_size: 30522}}"]
     with pytest.raises(UserError, match="needs pairs of texts, and movie_reviews has single ones"):
-        prepare(run_config([*settings, "model.pretrained=false"]))
+        prepare(run_config(settings))
 
 
 def test_a_bi_encoder_has_no_pooler_and_takes_its_weights_from_a_folder(folder):

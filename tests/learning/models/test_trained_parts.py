@@ -40,11 +40,7 @@ BERT = Bert(
 )  # fmt: skip
 VIT = timm_network("test_vit", "qkv")
 CONVOLUTIONAL = timm_network("test_efficientnet", "conv_pw", "conv_pwl")
-NETWORKS = {
-    "convolutional": (CONVOLUTIONAL, IMAGE),
-    "vit": (VIT, IMAGE),
-    "bert": (BERT, TEXT),
-}
+NETWORKS = {"convolutional": (CONVOLUTIONAL, IMAGE), "vit": (VIT, IMAGE), "bert": (BERT, TEXT)}
 LARGE = {
     "efficientnet_lite0": (timm_network("efficientnet_lite0"), IMAGE),
     "tf_efficientnet_lite0": (timm_network("tf_efficientnet_lite0", "conv_pwl"), IMAGE),

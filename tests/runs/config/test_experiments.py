@@ -53,7 +53,7 @@ def test_what_the_command_line_says_takes_precedence(mine):
         given = with_experiment(["demo", "method=bam", "+experiment=mine", "epochs=1,2"])
     assert given[:2] == ["demo", "method=bam"]
     assert [one for one in given if one.startswith(("method", "epochs"))] == [
-        *("method=bam", "epochs=1,2"),
+        *("method=bam", "epochs=1,2")
     ]
 
 

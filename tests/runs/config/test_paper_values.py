@@ -163,7 +163,7 @@ BUDGETS = {
     "calibration_cifar10": ["+table=calibration_table2", "dataset=cifar10", "table.arm=small_r"],
     "calibration_snli": ["+table=calibration_table2", "dataset=snli", "table.arm=small_r"],
     "calibration_california": [
-        *("+table=calibration_fig10", "dataset=california", "table.arm=small_r"),
+        *("+table=calibration_fig10", "dataset=california", "table.arm=small_r")
     ],
     "calibration_wine": ["+table=calibration_fig10", "dataset=wine", "table.arm=small_r"],
     "bam_imagenet32": ["+table=bam_table1", "dataset=imagenet32", "method=bam"],

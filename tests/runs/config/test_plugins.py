@@ -14,7 +14,7 @@ from dpbench.comparison.tables.sweep.command import table
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.config import buildable
 from dpbench.runs.config.compose import compose
-from dpbench.runs.config.plugins import GROUP, plugins
+from dpbench.runs.config.plugins import GROUP, plugins, published_files
 from dpbench.runs.config.search_path import options
 from dpbench.runs.execution.attempt import attempt
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -27,7 +27,7 @@ from dpbench.runs.records.reading import read
 from dpbench.runs.training.plan import privacy_statement
 from dpbench.runs.training.trainer import _checkpoint_conditions
 from dpbench.system.errors import UserError
-from tests.plugin_files import SHARP, write
+from tests.plugin_files import OTHER, SHARP, write
 
 # Diagnostics see the training examples, and the step that they could change by them.
 WATCHING = """
@@ -240,10 +240,7 @@ def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path, error):
     ("body", "why"),
     [
         ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int must be a dpbench"),
-        (
-            "replace(dpsgd(1.0, 'corrected'), noise=3)",
-            "noise of dpsgd must be a dpbench.*Noise",
-        ),
+        ("replace(dpsgd(1.0, 'corrected'), noise=3)", "noise of dpsgd must be a dpbench.*Noise"),
         ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "sensitivity of Odd must be a .* of a"),
@@ -255,6 +252,27 @@ def test_a_method_of_wrong_parts_is_refused(plugin, body, why):
     own = OWN.partition("def own")[0] + ODD_CLIP + f"def own():\n    return {body}\n"
     write(plugin, {"clipworks/own.py": own})
     write(plugin, {"clipworks/conf/method/own.yaml": "_target_: clipworks.own.own\n"})
+    with pytest.raises(UserError, match=why):
+        run_of(run_config(["method=own"]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        (
+            "bound: float) -> 'Method'",
+            "of clipworks.own.own must be .* NameError: name",
+        ),
+        ("bound: 'Gone'", "of clipworks.own.own must be .* NameError: name 'Gone'"),
+        ("bound: 3", "of clipworks.own.own must be types .* TypeError: isinstance"),
+        ("bound, /", "method.bound is not a setting"),
+        ("*bound", "method.bound is not a setting"),
+    ],
+)
+def test_a_signature_that_settings_cannot_be_checked_by_is_named(plugin, parameters, why):
+    end = "" if ")" in parameters else ")"
+    write(plugin, {"clipworks/own.py": f"def own({parameters}{end}:\n    return None\n"})
+    write(plugin, {"clipworks/conf/method/own.yaml": "_target_: clipworks.own.own\nbound: 1.0\n"})
     with pytest.raises(UserError, match=why):
         run_of(run_config(["method=own"]))
 
@@ -324,3 +342,11 @@ def test_a_name_that_is_taken_is_refused(plugin):
     write(plugin, {"clipworks/conf/model/mlp.yaml": "_target_: clipworks.Net\nwidth: 2\n"})
     with pytest.raises(UserError, match=r"model/mlp.yaml has the name of an option in .*conf: ren"):
         compose([])
+
+
+@pytest.mark.parametrize("name", ["mine/table1.csv", "bam/table1.csv"])
+def test_numbers_of_another_study_of_the_same_name_are_no_substitute(plugin, name):
+    theirs = {f"{package}/benchmarks/{name}": package for package in ("clipworks", "other")}
+    write(plugin, OTHER | theirs)
+    with pytest.raises(UserError, match=rf"{name} has the name of .*{name}: rename the folder"):
+        published_files()

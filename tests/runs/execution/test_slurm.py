@@ -116,6 +116,31 @@ def test_a_job_that_slurm_refuses_is_one_sentence(false_slurm, tmp_path):
         list(attempts([run_config([])], False))
 
 
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("12", "12"),
+        ("12;ours", "12"),
+        ("Welcome to the cluster\\n12", "12"),
+        ("Submitted batch job 12", "12"),
+        ("12\\nYour project has 3 hours left", None),
+        ("", None),
+    ],
+)
+def test_the_number_of_a_job_is_found_among_what_a_cluster_says(
+    false_slurm, tmp_path, said, number
+):
+    """With another one all tasks would be forgotten by Slurm, and none could be cancelled."""
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(f"#!/bin/sh\nprintf '{said}\\n'\n")
+    if number is None:
+        with pytest.raises(UserError, match="sbatch has not given the number of the job, but '"):
+            slurm.ArrayJob(sbatch, 1, 1, ())
+    else:
+        slurm.ArrayJob(sbatch, 1, 1, ()).cancel()
+        assert (tmp_path / "cancelled").read_text() == f"--quiet {number}\n"
+
+
 def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_path, monkeypatch):
     """One that waits, runs or is requeued has not; without an answer nothing has changed."""
     monkeypatch.setattr(slurm, "ASKED_EVERY", 0)
@@ -129,13 +154,20 @@ def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_
     squeue = tmp_path / "bin" / "squeue"
     squeue.write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
     assert job.ended() == known
+    for garbage in ("0 RUNNING\\nslow", "<html>", "0 RUNNING 1 RUNNING", "\\377 FAILED"):
+        squeue.write_text(f"#!/bin/sh\nprintf '{garbage}\\n'\n")
+        assert job.ended() == known
+    squeue.unlink()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path / "bin"))  # as while a cluster is updated
+        assert job.ended() == known
     squeue.write_text("#!/bin/sh\necho error: Invalid job id specified >&2; exit 1\n")
+    squeue.chmod(0o755)
     assert job.ended() == dict.fromkeys(range(4), "forgotten by Slurm")
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"],
+    "part", ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"]
 )
 def test_a_table_of_an_added_folder_cannot_either(tmp_path, part):
     table = f"table: {{title: Mine, paper: Ours, methods: [sgd], seeds: [0]{part}"

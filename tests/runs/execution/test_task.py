@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -97,6 +98,19 @@ def test_a_task_that_is_requeued_after_all_has_not_ended(finished, monkeypatch):
 
     assert list(tasks.outcomes(ended)) == [(0, finished.path)]
     assert not tasks.folder.exists()
+
+
+def test_files_of_tasks_that_cannot_be_read_do_not_end_the_others(finished, hasty):
+    """As a file on NFS that was replaced, or a folder that somebody tidied up."""
+    tasks = Tasks.written(finished.results / "launched", [finished] * 3, False)
+    (tasks.folder / "0.json").write_bytes(b'"ab')
+    (tasks.folder / "1.json").mkdir()
+    outcomes = tasks.outcomes(lambda: {0: "COMPLETED", 1: "COMPLETED"})
+    for number in (0, 1):
+        assert f"task {number} of the cluster failed (COMPLETED)" in next(outcomes)[1].reason
+    shutil.rmtree(tasks.folder)
+    ((_, lost), *_) = tasks.outcomes(lambda: dict.fromkeys(range(3), "FAILED"))
+    assert "task 0 of the cluster failed (FAILED)" in lost.reason
 
 
 class Planted:

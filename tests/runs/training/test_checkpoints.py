@@ -338,6 +338,16 @@ def test_parts_left_by_a_killed_process_are_removed(tmp_path):
         assert taken_up(kept, CONDITIONS) == numbered(1)
 
 
+def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "000001.ckpt").write_text("precious")
+    (tmp_path / "run").symlink_to("mine")
+    refused = pytest.raises(UserError, match="run is a link, and a run has its own folder: remove")
+    with refused, locked_checkpoints(tmp_path / "run", None) as checkpoints:
+        checkpoints.clear()
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["000001.ckpt"]
+
+
 def test_a_run_without_checkpoints_leaves_no_folder(tmp_path):
     with locked_checkpoints(tmp_path / "checkpoints" / "run", None) as kept:
         saved(kept, STATE)

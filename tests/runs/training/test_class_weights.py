@@ -38,9 +38,7 @@ def test_a_loss_is_that_of_torch_with_weights_and_ones_change_nothing():
     assert torch.equal(ones(outputs, targets), cross_entropy(outputs, targets))
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=2, max_size=9),
-)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=2, max_size=9))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_one_row_or_one_person_moves_the_counts_by_at_most_one(rows):
     targets, owners = [row[0] for row in rows], torch.tensor([row[1] for row in rows])

@@ -32,6 +32,8 @@ from dpbench.step.mechanism.schedules import Linear, Pieces, Schedules
 from dpbench.step.methods import dp_mf_blt
 from dpbench.step.methods.dicesgd import ErrorFeedback
 
+pytestmark = pytest.mark.usefixtures("engines_checked_once")
+
 NOWHERE = Path("/nowhere")
 STEPS = 12  # 3 epochs of 4
 

@@ -18,8 +18,8 @@ from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import read
 from dpbench.runs.training.statistics import PrivateColumns
-from dpbench.step.mechanism.streams import CipherStream
 from dpbench.system.errors import UserError
+from tests.runs.training.small_runs import keyed
 
 SILENT = 1e-9  # a noise multiplier
 numbers = st.floats(-1e9, 1e9, width=32) | st.just(math.nan)
@@ -30,15 +30,11 @@ def split(rows, people=None):
     return Split(torch.tensor(rows), nothing, nothing, people=people)
 
 
-def stream(key=0):
-    return CipherStream(bytes([key]) * 32)
-
-
 NUMBERS = SimpleNamespace(bounded=2, train_size=1000)
 
 
 def answer(rows, multiplier=SILENT, key=0):
-    (sums,) = PrivateColumns(multiplier).answers(rows, NUMBERS, stream(key))
+    (sums,) = PrivateColumns(multiplier).answers(rows, NUMBERS, keyed(key))
     return sums
 
 
@@ -75,7 +71,7 @@ def test_the_noise_has_the_scale_of_the_ledger(variance_p):
 
 def test_without_noise_they_are_the_means_and_deviations():
     rows = torch.rand(1000, 3) * 0.5
-    found = PrivateColumns(SILENT).measured(split(rows.tolist()), NUMBERS, 1e-5, stream())
+    found = PrivateColumns(SILENT).measured(split(rows.tolist()), NUMBERS, 1e-5, keyed())
     scores = found(rows)
     assert scores[:, :2].mean(0).abs().max() < 1e-4
     assert scores[:, :2].std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)

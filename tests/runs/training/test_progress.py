@@ -92,6 +92,17 @@ def test_a_steps_file_left_by_a_killed_run_is_ignored(folder, read):
     StepsFile(folder / "missing", 9).show(4, "")  # a folder that is gone stops no run
 
 
+def test_a_link_or_a_pipe_in_the_place_of_a_steps_file_is_left_alone(folder, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (folder / STEPS_FILE).symlink_to(victim)
+    StepsFile(folder, 9).show(4, "")
+    assert victim.read_text() == "precious"
+    (folder / STEPS_FILE).unlink()
+    os.mkfifo(folder / STEPS_FILE)
+    StepsFile(folder, 9).show(4, "")  # does not wait for a reader
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_nothing_is_said_of_a_run_that_is_quiet_or_quick(quick, log, planned, capfd):
     with Progress(planned, 1e-5, quiet=not quick) as shown:

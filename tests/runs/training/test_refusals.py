@@ -1,6 +1,7 @@
 """What cannot be trained is refused, and where it can be, before data is read."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pytest
@@ -201,3 +202,21 @@ def test_passes_of_a_method_that_torch_cannot_take_are_a_sentence(method, users)
     run = replace(run, precision="bf16", engine="ghost")
     with pytest.raises(UserError, match="fails with this model at precision=bf16: expected scalar"):
         fit(run, NOWHERE)
+
+
+class Double(Logistic):
+    """A model that changes what torch makes from now on."""
+
+    def build(self, shape, classes):
+        torch.set_default_dtype(torch.float64)
+        return super().build(shape, classes)
+
+
+@pytest.mark.parametrize("within", [torch.no_grad, lambda: torch.device("meta"), None])
+def test_changed_defaults_of_torch_are_a_sentence(within):
+    run = run_of() if within else replace(run_of(), model=Double(False))
+    try:
+        with within() if within else nullcontext(), pytest.raises(UserError, match="torch's own"):
+            plan(run)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -31,15 +31,11 @@ from dpbench.runs.training.statistics import (
     counts_of,
     threshold,
 )
-from dpbench.step.mechanism.streams import CipherStream
+from tests.runs.training.small_runs import keyed
 
 DELTA = 1e-5
 TABLE = SimpleNamespace(bounded=1, selected=(2, 3), train_size=100)
 """One number, and two columns whose categories are selected: inputs [n, 1 + 3 + 4]."""
-
-
-def stream(key=0):
-    return CipherStream(bytes([key]) * 32)
 
 
 def split(rows, people=None):
@@ -53,7 +49,7 @@ def split(rows, people=None):
 
 def answer(rows, people=None):
     """All that is measured, nearly without noise, of at least five codes a column."""
-    found = PrivateColumns(1e-9).answers(split(rows, people), TABLE, stream())
+    found = PrivateColumns(1e-9).answers(split(rows, people), TABLE, keyed())
     parts = [part.masked_fill(part.isinf(), 0) for part in found]
     return torch.cat([parts[0], *(torch.nn.functional.pad(c, (0, 5 - len(c))) for c in parts[1:])])
 
@@ -95,16 +91,12 @@ def test_a_person_counts_by_the_shares_of_their_rows_for_at_most_ten_categories(
         assert counts.tolist() == pytest.approx(slow_counts(owners, values, 5, least))
     one = torch.zeros(30, dtype=torch.long)
     many = split([[0.0, code, code // 3] for code in range(30)], one)
-    _, thirty, ten = PrivateColumns(1e-9).answers(many, TABLE, stream())
+    _, thirty, ten = PrivateColumns(1e-9).answers(many, TABLE, keyed())
     assert thirty.isneginf().all()
     assert ten.tolist() == pytest.approx([1 / MOST_SHARES] * 10)
 
 
-@given(
-    st.lists(st.floats(0.1, 1), min_size=1, max_size=10),
-    st.floats(0.5, 50),
-    st.integers(1, 5),
-)
+@given(st.lists(st.floats(0.1, 1), min_size=1, max_size=10), st.floats(0.5, 50), st.integers(1, 5))
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_what_a_person_alone_has_is_selected_with_at_most_the_probability_of_the_ledger(
     weights, multiplier, columns
@@ -148,7 +140,7 @@ def test_the_noise_of_counts_has_the_scale_of_the_ledger(variance_p):
     (release,) = PrivateColumns(3.0).step(TABLE, DELTA).releases
     assert release.mechanism == GaussianMechanism(3.0, failure=FAILURE_SHARE * DELTA)
     rows = split([[0.0, 0, 1], [0.0, 1, 0]])
-    drawn = [PrivateColumns(3.0).answers(rows, TABLE, stream(key))[1] - 1 for key in range(250)]
+    drawn = [PrivateColumns(3.0).answers(rows, TABLE, keyed(key))[1] - 1 for key in range(250)]
     noise = torch.cat(drawn) / math.sqrt(2 + 2)
     assert variance_p(noise, 3.0) > 1e-3
     assert variance_p(noise, 2.0) < 1e-6
@@ -157,7 +149,7 @@ def test_the_noise_of_counts_has_the_scale_of_the_ledger(variance_p):
 
 def test_frequent_categories_are_features_in_their_order_and_all_others_one():
     rows = [[0.0, 2, 0]] * 300 + [[0.0, 0, 0]] * 200 + [[0.0, 1, 0]] * 100 + [[0.0, -1, 3]] * 2
-    found = PrivateColumns(1.0).measured(split(rows), TABLE, DELTA, stream())
+    found = PrivateColumns(1.0).measured(split(rows), TABLE, DELTA, keyed())
     inputs = found(split(rows).inputs)[[0, 300, 500, 600], 1:]
     assert inputs[:, :3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert inputs[:, 3:].tolist() == [[1, 0, 0, 0]] * 3 + [[0, 0, 0, 1]]

@@ -11,6 +11,7 @@ from dpbench.privacy.ledger import Ledger
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.figures import reliability
 from dpbench.runs.records.digest import digest, group_of
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.trackers.tracker import RunInfo
@@ -55,6 +56,20 @@ class Notes:
 
     def duties(self):
         return [duty for duty, *_ in self.calls]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_picture():
+    """To draw takes as long as these runs."""
+    draw, drawn = reliability.reliability_picture, []
+
+    def picture(*about):
+        drawn.append(drawn[0] if drawn else draw(*about))
+        return drawn[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reliability, "reliability_picture", picture)
+        yield
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from dpbench.runs.training.trainer import fit
 from dpbench.system.errors import UserError
 from tests.runs.training.small_runs import METHODS, NOWHERE, Witness, run_of, witnessed
 
+pytestmark = pytest.mark.usefixtures("engines_checked_once")
+
 
 def test_a_record_keeps_what_its_calibration_was_computed_from():
     record = fit(run_of(), NOWHERE)

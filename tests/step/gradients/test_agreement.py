@@ -16,17 +16,12 @@ from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.modules import Unsupported
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.system.errors import UserError
+from tests.step.gradients.moved_rows import seeded
 
 
 def labelled(inputs: torch.Tensor) -> Batch:
     targets = torch.arange(len(inputs)) % 3
     return Batch(inputs, targets, torch.zeros_like(targets))
-
-
-def seeded(make):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return make()
 
 
 # Activations that write over the outputs of what comes before them.

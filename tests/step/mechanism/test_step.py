@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from contextlib import nullcontext
 from typing import ClassVar
 
 import numpy as np
@@ -309,6 +310,22 @@ def test_norms_and_sums_are_in_full_precision_wherever_a_step_is_taken(
         torch.set_float32_matmul_precision(before)
     assert len(Rounded.seen) == 2
     assert set(Rounded.seen) == {("highest", False)}
+
+
+@pytest.mark.parametrize("engine", ["ghost", "vmap"])
+def test_a_step_within_somebodys_autocast_has_the_bits_of_one_outside(
+    step_of, batch_of, monkeypatch, engine
+):
+    """Norms in bfloat16 would be too small, by 0.4% with vmap: more than the sensitivity."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # as within a run
+    found = []
+    for context in (nullcontext(), torch.autocast("cpu", torch.bfloat16)):
+        step = step_of(dpsgd(1.0, "corrected"), engine=engine, dtype=torch.float32)
+        with context:
+            step(batch_of(25, dtype=torch.float32))
+            assert torch.is_autocast_enabled("cpu") == isinstance(context, torch.autocast)
+        found.append(theta(step))
+    assert torch.equal(*found)
 
 
 def test_an_error_in_a_step_leaves_the_precision_as_it_was(step_of, batch_of, monkeypatch):

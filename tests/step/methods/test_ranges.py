@@ -37,7 +37,7 @@ REFUSED = {
         "dpsgd_jl": {"failure": [0.0, 1.0]},
     },
     "a number from 0 to 1": {
-        "geoclip": {"mean_decay": [-0.1, 1.1], "covariance_decay": [-0.1, 1.1]},
+        "geoclip": {"mean_decay": [-0.1, 1.1], "covariance_decay": [-0.1, 1.1]}
     },
     "a number from 0 to below 1": {
         "dp_adam_bc": {"beta1": [1.0], "beta2": [-0.1]},

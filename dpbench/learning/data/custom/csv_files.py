@@ -245,9 +245,15 @@ def _parquet(file: _File) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(file.path)
         # Columns that were set as an index are columns still.
-        return frame.reset_index() if any(frame.index.names) else frame
-    except (ValueError, OSError) as error:
+        frame = frame.reset_index() if any(frame.index.names) else frame
+    except MemoryError:
+        raise
+    except Exception as error:  # pandas and pyarrow document no types
         raise UserError(f"{file.what} cannot be read: {first_line(error).rstrip('.')}.") from error
+    for name in frame:
+        if not isinstance(name, str):
+            raise UserError(f"{file.what} has a column named {name}: name each by one text.")
+    return frame
 
 
 def is_row(names: Sequence[str], frame: pd.DataFrame) -> bool:

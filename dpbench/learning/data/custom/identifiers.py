@@ -70,7 +70,7 @@ def seems_identifier(column: pd.Series) -> bool:
         if not formed or is_bool_dtype(column) or (column.dropna() % 1 != 0).any():
             return False
     else:
-        texts = column.dropna().head(SEEN).astype(str)
+        texts = column.dropna().head(SEEN).map(str)
         formed = len(texts) > 0 and all(map(FORMS.fullmatch, texts))
     if not (called or numbered or bare or formed):
         return False

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.published_weights import tensors_of, with_encoder_weights
-from dpbench.system.errors import UserError, first_line
+from dpbench.system.errors import MALFORMED_JSON, UserError, first_line
 from dpbench.system.validate import one_of
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
@@ -124,7 +124,7 @@ class TransformersBackbone:
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             return tuple(map(float, found["image_mean"])), tuple(map(float, found["image_std"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *MALFORMED_JSON) as error:
             raise UserError(
                 f"{file} does not say image_mean and image_std: set features.normalization to what "
                 "the weights expect."

@@ -19,7 +19,7 @@ from torch import Tensor
 from dpbench.learning.data.fetch.archives import SUFFIX, unpacked
 from dpbench.learning.data.fetch.archives import SUFFIXES as ARCHIVES
 from dpbench.learning.data.fetch.library import library
-from dpbench.system.errors import Unavailable, UserError, first_line
+from dpbench.system.errors import MALFORMED_JSON, Unavailable, UserError, first_line
 from dpbench.system.files import cached_digest_of
 from dpbench.system.paths import installed_folder
 from dpbench.system.validate import path_of, quoted, typed
@@ -237,7 +237,7 @@ class PublishedWeights:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             return {key: value for key, value in found.items() if key not in FOREIGN}
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, *MALFORMED_JSON) as error:
             raise UserError(f"{path} describes no model of transformers.") from error
 
     def verified(self) -> tuple[tuple[Path, ...], str]:

@@ -5,11 +5,7 @@ import pandas as pd
 import pytest
 
 from dpbench.comparison.tables.figures.panels import FigureSpec
-from dpbench.comparison.tables.figures.scatter import (
-    draw_scatter,
-    scatter_grid,
-    scatter_points,
-)
+from dpbench.comparison.tables.figures.scatter import draw_scatter, scatter_grid, scatter_points
 from dpbench.runs.config.table_file import Scatter
 from dpbench.runs.figures.formats import image
 from dpbench.runs.records.record import Record

@@ -47,11 +47,7 @@ def test_a_lucky_trial_does_not_stand_before_a_finalist(tmp_path):
 
 @pytest.mark.parametrize(
     ("tried", "is_named"),
-    [
-        ([(0.1, 0.6), (0.5, 0.5)], False),
-        ([(0.1, 0.5), (0.5, 0.6)], True),
-        ([(0.5, 0.6)], True),
-    ],
+    [([(0.1, 0.6), (0.5, 0.5)], False), ([(0.1, 0.5), (0.5, 0.6)], True), ([(0.5, 0.6)], True)],
 )
 def test_the_only_tested_setting_is_not_called_the_best_of_the_trials(tmp_path, tried, is_named):
     said, _ = written(tmp_path, [record(lr=0.1), *(trial(*one) for one in tried)])

@@ -175,7 +175,7 @@ def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
     )
     *_, selection = said.rstrip(".").partition("e.g. ")
     assert [word.partition("=")[0] for word in selection.split()] == [
-        *("epochs", "optimizer.lr", "privacy"),
+        *("epochs", "optimizer.lr", "privacy")
     ]
     assert made("method=dpsgd", "rows=[]", *selection.split())["md"].startswith(
         "# Accuracy (%): digits, mlp\n"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.runs.config.compose import compose
@@ -244,6 +246,29 @@ def test_an_index_of_parquet_is_a_column(tmp_path):
     PEOPLE.set_index("age").to_parquet(tmp_path / "table.parquet")
     words = ["dataset=csv", f"dataset.file={tmp_path / 'table.parquet'}", "dataset.target=ill"]
     assert compose(words)["dataset"]["features"] == 4
+
+
+@pytest.mark.parametrize("drop", ["[]", "[picture]"])
+def test_bytes_in_parquet_are_texts_or_left_out(tmp_path, drop):
+    pictures = [b"\xff\xd8"] * 20 + [b"\x89PNG"] * (len(PEOPLE) - 20)
+    PEOPLE.assign(picture=pictures).to_parquet(tmp_path / "table.parquet")
+    words = ["dataset=csv", f"dataset.file={tmp_path / 'table.parquet'}", "dataset.target=ill"]
+    assert compose([*words, f"dataset.drop={drop}"])["dataset"]["rows"] == len(PEOPLE)
+
+
+def test_parquet_whose_columns_have_no_names_of_text_is_one_sentence(tmp_path):
+    path = tmp_path / "table.parquet"
+    words = ["dataset=csv", f"dataset.file={path}", "dataset.target=ill"]
+    PEOPLE.set_axis(pd.MultiIndex.from_product([["a"], PEOPLE.columns]), axis=1).to_parquet(path)
+    with pytest.raises(
+        UserError, match=r"has a column named \('a', '\w+'\): name each by one text"
+    ):
+        compose(words)
+    for about in (b"[]", b'{"index_columns": ["gone"], "columns": [], "column_indexes": []}'):
+        table = pa.Table.from_pandas(PEOPLE).replace_schema_metadata({b"pandas": about})
+        pq.write_table(table, path)
+        with pytest.raises(UserError, match=r"table\.parquet cannot be read: "):
+            compose(words)
 
 
 @pytest.mark.parametrize(

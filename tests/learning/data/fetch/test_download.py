@@ -170,11 +170,7 @@ def zipped(content):
     return stream.getvalue()
 
 
-PACKED = {
-    "f.gz": gzip.compress(CONTENT),
-    "f.xz": lzma.compress(CONTENT),
-    "f.zip": zipped(CONTENT),
-}
+PACKED = {"f.gz": gzip.compress(CONTENT), "f.xz": lzma.compress(CONTENT), "f.zip": zipped(CONTENT)}
 
 
 def address(site, name):
