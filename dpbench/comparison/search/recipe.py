@@ -19,6 +19,7 @@ from dpbench.runs.config.search_path import KEY, as_flags
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.training.plan import check_parts
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
 
@@ -86,7 +87,9 @@ def choices(given: Sequence[str], minutes: float) -> list[Choice]:
     if others := [each for each in given if key_of(each) in groups and each not in KNOWN]:
         raise UserError(f"recipe knows {' and '.join(KNOWN)} alone: leave {others[0]} out.")
     chosen = _besides(given, PARTS)
-    chosen += _besides(given, _size(run_of(_config(given, chosen)), minutes))
+    run = run_of(_config(given, chosen))
+    check_parts(run)  # before it is timed
+    chosen += _besides(given, _size(run, minutes))
     return chosen + _besides(given, [_learning_rate(_config(given, chosen))])
 
 

@@ -70,7 +70,7 @@ class Plan:
 @in_full_precision
 def plan(run: Run) -> Plan:
     """Check and derive all that is possible without data; UserError for invalid settings."""
-    optimizer, layout = _check_parts(run)
+    optimizer, layout = check_parts(run)
     units = units_of(run.dataset, run.users)
     sampler = _sampler(run, units, run.method)
     steps = _steps(run, sampler)
@@ -203,7 +203,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
     )
 
 
-def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
+def check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     """The configured optimiser for one dummy parameter, and the layout of the trained parameters.
     Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
     cannot be built."""
@@ -263,7 +263,7 @@ def _check_texts(run: Run) -> None:
         limit = "takes no texts" if vocabulary is None else f"has only {vocabulary}"
         raise UserError(
             f"{run.dataset.name} has texts of {tokens} tokens and this model {limit}: use "
-            "model=text, bert_base or bert_tiny."
+            "model=text, bert_base or bert_tiny, or features=minilm for other models."
         )
     ours, theirs = padding_of(run.dataset), getattr(run.model, "padding", 0)
     if theirs is not None and ours != theirs:

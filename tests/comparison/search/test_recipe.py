@@ -64,6 +64,12 @@ def test_what_the_rules_are_not_about_is_refused(other):
         choices([*GIVEN, other], 1)
 
 
+def test_what_a_run_refuses_is_refused_before_it_is_timed(monkeypatch):
+    monkeypatch.setattr(recipe, "_seconds_per_example", lambda run: pytest.fail("timed"))
+    with pytest.raises(UserError, match="takes no texts: use .* features=minilm for other models"):
+        choices(["dataset=snli", "privacy=eps3", "privacy.delta=1e-6"], 1)
+
+
 def test_the_page_has_the_command_and_a_reason_for_each_setting():
     page = recipe.recipe([*GIVEN, "minutes=1"])
     assert "dpbench run dataset=digits privacy=eps3 method=dpsgd" in page
