@@ -66,7 +66,7 @@ def test_what_the_rules_are_not_about_is_refused(other):
 
 def test_what_a_run_refuses_is_refused_before_it_is_timed(monkeypatch):
     monkeypatch.setattr(recipe, "_seconds_per_example", lambda run: pytest.fail("timed"))
-    with pytest.raises(UserError, match="takes no texts: use .* features=minilm for other models"):
+    with pytest.raises(UserError, match=r"takes no texts: use .* features=minilm for other models"):
         choices(["dataset=snli", "privacy=eps3", "privacy.delta=1e-6"], 1)
 
 
