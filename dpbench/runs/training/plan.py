@@ -203,6 +203,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
     )
 
 
+@in_full_precision
 def check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     """The configured optimiser for one dummy parameter, and the layout of the trained parameters.
     Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
