@@ -20,14 +20,10 @@ from dpbench.system.validate import (
     typed,
 )
 
-TRAIN, NONE = "train", "none"
-CLASSIFICATION, REGRESSION, LANGUAGE_MODEL = "classification", "regression", "language_model"
-TASKS = (CLASSIFICATION, REGRESSION, LANGUAGE_MODEL)
+TASKS = ("classification", "regression", "language_model")
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
-
-REFUSE, IMPUTE, INDICATOR = "refuse", "impute", "indicator"
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Columns:
     categorical: tuple[str, ...]
     drop: tuple[str, ...]
     task: str
-    missing: str = REFUSE
+    missing: str = "refuse"
     missing_values: tuple[str | float, ...] = ()
     user: str | None = None
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -81,10 +77,10 @@ class Columns:
 
     def incomplete(self, frame: pd.DataFrame) -> list[str]:
         """The features that may have no value; with indicators, those that do have gaps."""
-        if self.missing == REFUSE:
+        if self.missing == "refuse":
             return []
         features = [name for name in self.features(frame) if name not in self.group]
-        return [n for n in features if self.missing == IMPUTE or frame[n].isna().any()]
+        return [n for n in features if self.missing == "impute" or frame[n].isna().any()]
 
     def numbers(self, frame: pd.DataFrame) -> list[str]:
         """The features that are numbers rather than categories."""
@@ -100,10 +96,10 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
     one_of("dataset.task", settings["task"], TASKS)
-    missing = settings.get("missing", REFUSE)
-    one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
+    missing = settings.get("missing", "refuse")
+    one_of("dataset.missing", missing, ("refuse", "impute", "indicator"))
     target, group = settings["target"], settings["group"]
-    if settings["task"] == LANGUAGE_MODEL:
+    if settings["task"] == "language_model":
         target = _predicted_text(settings, known)
     if target is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
@@ -121,7 +117,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         lists[key] = tuple(named(f"dataset.{key}", name, known, True) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
-    if settings["task"] == REGRESSION and target in lists["group"]:
+    if settings["task"] == "regression" and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
     if (user := settings.get("user")) == target:
         raise UserError(f"users.column={user} cannot be the target.")
@@ -158,7 +154,7 @@ def _predicted_text(settings: Mapping[str, Any], known: Collection[str]) -> str:
 
 
 def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
-    targets = [columns.target] if columns.task == REGRESSION else []
+    targets = [columns.target] if columns.task == "regression" else []
     numbers = [*columns.numbers(frame), *targets]  # which may have a mean and a deviation
     if columns.bounds:
         _check_bounds(columns, numbers, standardise)

@@ -13,15 +13,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
-from dpbench.learning.data.custom.columns import (
-    CLASSIFICATION,
-    IMPUTE,
-    INDICATOR,
-    TRAIN,
-    Columns,
-    columns_of,
-    without,
-)
+from dpbench.learning.data.custom.columns import Columns, columns_of, without
 from dpbench.learning.data.custom.oddities import identical
 from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
@@ -109,7 +101,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         copies=len(train) - len(np.unique(train)),
         people=_sizes(frame, columns),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
-        classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
+        classes=_counts(frame, [columns.target] if columns.task == "classification" else []),
         groups=_counts(frame, [*columns.group]),
         columns=tuple(_facts(node, columns, table)),
         told=told,
@@ -128,7 +120,7 @@ def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
     except (UserError, KeyError):  # a file of one's own may lack settings
-        return Columns("", (), (), (), CLASSIFICATION, user=settings["user"])
+        return Columns("", (), (), (), "classification", user=settings["user"])
 
 
 def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
@@ -190,15 +182,15 @@ def _fate(
     except UserError as error:
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
-    if name == columns.target and columns.task == CLASSIFICATION:
+    if name == columns.target and columns.task == "classification":
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""
     becomes, cost = _encoded(columns, column, settings.get("standardise"))
     if name == columns.target:
         return f"target, {becomes}", cost
-    if column.isna().any() and columns.missing in (IMPUTE, INDICATOR):
-        more = ", and one that says so" if columns.missing == INDICATOR else ""
+    if column.isna().any() and columns.missing in ("impute", "indicator"):
+        more = ", and one that says so" if columns.missing == "indicator" else ""
         becomes += f"; the mean, or no category, where missing{more}"
     return role + becomes, cost
 
@@ -223,7 +215,7 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
             f"{low:g} to {high:g} scaled to -1 to 1",
             f"public range; mean and deviation {private}",
         )
-    if scale == TRAIN:
+    if scale == "train":
         free = for_column("dataset.standardise", name, "[MEAN, DEVIATION]")
         private = f"with noise: {for_column('dataset.bounds', name, '[LOWEST, HIGHEST]')}"
         return "z-scores", f"exact mean and deviation; free: {free}; {private}"

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.learning.data.custom.columns import Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
 from dpbench.system.errors import MAX_LISTED, counted, warn
@@ -74,7 +74,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             )
         if column not in columns.group:
             warn_of_spellings(f"column {column} of {name}", values.index)
-    if columns.task == REGRESSION:
+    if columns.task == "regression":
         return
     sizes = frame[columns.target].value_counts()
     few = min(RARE - 1, len(frame) / RARE_SHARE)
@@ -241,7 +241,7 @@ def told(category: object) -> str:
 def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
     """Whether a column gives the target of every row away: as a number that is the target in
     another unit, or by values of ten rows or more on average, each of which has one class."""
-    if task == REGRESSION:
+    if task == "regression":
         return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
     values, distinct_values = pd.factorize(column, use_na_sentinel=False)
     if len(distinct_values) > len(column) / RARE:

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.custom.column_types import plain
-from dpbench.learning.data.custom.columns import (
-    INDICATOR,
-    NONE,
-    REGRESSION,
-    TRAIN,
-    Columns,
-    without,
-)
+from dpbench.learning.data.custom.columns import Columns, without
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
@@ -180,12 +173,12 @@ def prepared_by(
         if name in columns.bounds:
             low, high = columns.bounds[name]
             return (low + high) / 2, (high - low) / 2
-        if standardise == TRAIN:
+        if standardise == "train":
             values = frame[name].iloc[train].dropna().to_numpy("float64")
             if len(values) < 2:
                 return 0.0, 0.0
             return float(values.mean()), float(deviations(values))
-        if standardise == NONE:
+        if standardise == "none":
             return UNSCALED
         assert isinstance(standardise, Mapping)
         mean, deviation = standardise.get(name, UNSCALED)
@@ -197,8 +190,8 @@ def prepared_by(
     categories = {
         name: tuple(categories_of(frame[name], columns, "the table")) for name in categorical
     }
-    farthest = math.sqrt(len(train)) if standardise == TRAIN and not columns.bounds else None
-    regression = columns.task == REGRESSION
+    farthest = math.sqrt(len(train)) if standardise == "train" and not columns.bounds else None
+    regression = columns.task == "regression"
     mean, deviation = constants(columns.target) if regression else UNSCALED
     return TablePreparation(
         numbers,
@@ -207,7 +200,7 @@ def prepared_by(
         (mean, deviation or 1.0),
         farthest,
         tuple(columns.incomplete(frame)),
-        columns.missing == INDICATOR,
+        columns.missing == "indicator",
         columns.missing_values,
         tuple(columns.listed),
         {name: (low, high) for name, (low, high) in columns.bounds.items() if name in numbers},

@@ -8,14 +8,7 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
-from dpbench.learning.data.custom.columns import (
-    INDICATOR,
-    MAX_CATEGORIES,
-    REFUSE,
-    REGRESSION,
-    Columns,
-    columns_of,
-)
+from dpbench.learning.data.custom.columns import MAX_CATEGORIES, Columns, columns_of
 from dpbench.learning.data.custom.oddities import (
     MOST_NAMED,
     missing_mark,
@@ -42,7 +35,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
     frame: plain.
     """
     check_values(frame, columns, name, test)
-    regression = columns.task == REGRESSION
+    regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
     if not regression and _has_fractions(frame[columns.target]):
@@ -52,7 +45,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         )
     check_groups(frame, columns, name, test)
     features = [_width(frame[column], columns, name) for column in columns.features(frame)]
-    if columns.missing == INDICATOR:
+    if columns.missing == "indicator":
         features.append(len(columns.incomplete(frame)))
     groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
@@ -205,7 +198,7 @@ def _unusable(
     remove = "remove it"
     if droppable := [column for column in cells if column not in columns.needed]:
         remove += f", or leave columns out with {naming('dataset.drop', droppable)}"
-        if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
+        if columns.missing == "refuse" and frame[droppable].isna().any(axis=None):
             remove += ", or set dataset.missing=impute"
     row = test.first(first)
     return UserError(
