@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -136,13 +137,9 @@ def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
 def _pack(photographs: list[Path], size: int, path: Path) -> None:
     shape = (len(photographs), 3, size, size)
     packed = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-
-    def fill(row: int) -> None:
-        packed[row] = read_photograph(photographs[row], size)
-
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(fill, range(len(photographs))):
-            pass  # iterating raises the first error
+        for row, square in enumerate(pool.map(partial(read_photograph, size=size), photographs)):
+            packed[row] = square
     packed.flush()
 
 

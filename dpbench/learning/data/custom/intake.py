@@ -14,7 +14,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import Columns, columns_of, without
-from dpbench.learning.data.custom.oddities import identical
+from dpbench.learning.data.custom.oddities import copies_in
 from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
@@ -88,8 +88,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = identical([plain(frame[name]) for name in used])
-    train = numbers[: len(frame) - table.test.number]
+    known, copies = copies_in([plain(frame[name]) for name in used], table.test)
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
     return Intake(
@@ -97,8 +96,8 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         lines=size_of(file, ",", whole=True).lines if counted else None,
         rows=len(frame),
         test_rows=table.test.number,
-        known_test_rows=int(np.isin(numbers[len(train) :], train).sum()),
-        copies=len(train) - len(np.unique(train)),
+        known_test_rows=known,
+        copies=copies,
         people=_sizes(frame, columns),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task == "classification" else []),

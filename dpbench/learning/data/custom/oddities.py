@@ -92,15 +92,13 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
 
     columns: the features and the target.
     """
-    numbers = identical(columns)
-    train = numbers[: len(numbers) - test.number]
-    if known := int(np.isin(numbers[len(train) :], train).sum()):
+    known, copies = copies_in(columns, test)
+    if known:
         warn(
             f"{known:,} of the {test.number:,} rows of {test.name} are rows that are trained on, "
             "too: test metrics are better than they are for new rows, so remove them from one."
         )
-    copies = len(train) - len(np.unique(train))
-    many = copies > SHARE * len(train)
+    many = copies > SHARE * (len(columns[0]) - test.number)
     if many and not people and copies > BY_CHANCE * expected_pairs(columns):
         are = "is a copy of another" if copies == 1 else "are copies of others"
         drawn = "" if test.number else ", and one of two may be trained on and the other tested"
@@ -109,6 +107,14 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
             f"rows has less privacy{drawn}: remove them, or set users=column if a column says "
             "whose they are."
         )
+
+
+def copies_in(columns: Sequence[pd.Series], test: TestRows) -> tuple[int, int]:
+    """The number of test rows that are in training, and of training rows that are equal to earlier
+    ones."""
+    numbers = identical(columns)
+    train, tested = np.split(numbers, [len(numbers) - test.number])
+    return int(np.isin(tested, train).sum()), len(train) - len(np.unique(train))
 
 
 def identical(columns: Sequence[pd.Series]) -> np.ndarray:

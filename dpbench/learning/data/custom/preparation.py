@@ -102,8 +102,6 @@ class TablePreparation(msgspec.Struct, frozen=True):
 
     def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
         """The values, or the nearest ones to which training rows can have come."""
-        if self.farthest is None and not self.ranges:
-            return values
         limits, where = self._limits(str(column.name))
         near = np.clip(values, *limits)
         if (far := near != values).any():

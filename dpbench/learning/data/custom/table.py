@@ -43,11 +43,10 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    check_groups(frame, columns, name, test)
+    groups = group_names(frame, columns, name, test)
     features = [_width(frame[column], columns, name) for column in columns.features(frame)]
     if columns.missing == "indicator":
         features.append(len(columns.incomplete(frame)))
-    groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features:
         raise UserError(f"{name} has no features beside dataset.target={columns.target}.")
@@ -88,13 +87,13 @@ def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:
     if columns.group:
         frame = columns.plain(rows.frame[[*columns.needed]])
         check_values(frame, columns, rows.name, rows.test)
-        check_groups(frame, columns, rows.name, rows.test)
-        groups, _ = groups_of(frame, columns, rows.name)
+        groups = group_names(frame, columns, rows.name, rows.test)
     return {"rows": len(labels), "classes": len(names), "groups": groups}
 
 
-def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
-    """UserError for groups that are numbers with fractions, or spelled otherwise in test rows."""
+def group_names(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> list[str]:
+    """The names of the groups; UserError for some that are numbers with fractions, or spelled
+    otherwise in test rows, and as `groups_of`."""
     for group in columns.group:
         if _has_fractions(frame[group]):
             raise UserError(
@@ -104,6 +103,7 @@ def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
         check_test_labels(frame[group], test, are_classes=group == columns.target)
         if is_string_dtype(frame[group]):
             warn_of_spellings(f"column {group} of {name}", frame[group].unique())
+    return groups_of(frame, columns, name)[0]
 
 
 def labels_of(rows: OwnTable, target: str) -> tuple[list[str], np.ndarray]:

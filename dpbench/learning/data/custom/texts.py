@@ -9,7 +9,7 @@ import pandas as pd
 from dpbench.learning.data.custom import checksums
 from dpbench.learning.data.custom.columns import Columns, columns_of, named
 from dpbench.learning.data.custom.source import TestRows
-from dpbench.learning.data.custom.table import check_groups, check_values, describe, groups_of
+from dpbench.learning.data.custom.table import check_values, describe, group_names
 from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
@@ -70,8 +70,8 @@ def describe_texts(
     if columns.task == "language_model":
         least = 2  # a first token, and one to predict
         check_values(shown, columns, name, test)
-        check_groups(shown, columns, name, test)
-        found = {"rows": len(frame), "classes": 1, "groups": groups_of(shown, columns, name)[0]}
+        groups = group_names(shown, columns, name, test)
+        found = {"rows": len(frame), "classes": 1, "groups": groups}
     else:
         found = describe(shown, columns, name, test)
     length = integer("dataset.length", settings["length"], least, most=100_000)
