@@ -3,6 +3,7 @@
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
-from dpbench.learning.data.custom.columns import Columns, columns_of, without
+from dpbench.learning.data.custom.columns import Columns, check_standardise, columns_of, without
 from dpbench.learning.data.custom.oddities import copies_in
 from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
@@ -119,7 +120,16 @@ def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
     except (UserError, KeyError):  # a file of one's own may lack settings
-        return Columns("", (), (), (), "classification", user=settings["user"])
+        user, scale = settings["user"], _standardise(settings)
+        return Columns("", (), (), (), "classification", user=user, standardise=scale)
+
+
+def _standardise(settings: Mapping[str, Any]) -> Any:
+    scale = settings.get("standardise", "none")
+    with suppress(UserError):
+        check_standardise(scale)
+        return scale
+    return "none"
 
 
 def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
@@ -185,7 +195,7 @@ def _fate(
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""
-    becomes, cost = _encoded(columns, column, settings.get("standardise"))
+    becomes, cost = _encoded(columns, column)
     if name == columns.target:
         return f"target, {becomes}", cost
     if column.isna().any() and columns.missing in ("impute", "indicator"):
@@ -194,8 +204,8 @@ def _fate(
     return role + becomes, cost
 
 
-def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, str]:
-    name = str(column.name)
+def _encoded(columns: Columns, column: pd.Series) -> tuple[str, str]:
+    name, scale = str(column.name), columns.standardise
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"
         return f"{most + 1} features: {counted(most, 'value')} at most, and others", cost

@@ -112,6 +112,8 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
 def copies_in(columns: Sequence[pd.Series], test: TestRows) -> tuple[int, int]:
     """The number of test rows that are in training, and of training rows that are equal to earlier
     ones."""
+    if not columns:
+        return 0, 0
     numbers = identical(columns)
     train, tested = np.split(numbers, [len(numbers) - test.number])
     return int(np.isin(tested, train).sum()), len(train) - len(np.unique(train))

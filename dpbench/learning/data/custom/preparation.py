@@ -153,19 +153,14 @@ def _check(usable: np.ndarray, column: pd.Series, what: str) -> None:
         raise UserError(f"column {column.name} has {value} in row {place + 1}, which is {what}.")
 
 
-def prepared_by(
-    frame: pd.DataFrame,
-    columns: Columns,
-    standardise: str | Mapping[str, list[float]],
-    train: np.ndarray,
-) -> TablePreparation:
+def prepared_by(frame: pd.DataFrame, columns: Columns, train: np.ndarray) -> TablePreparation:
     """The preparation of a table.
 
-    standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
-    column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
-    exceeds (Samuelson 1968): so they are those of rows that the model never saw. With bounds,
-    numbers are scaled to -1 to 1 by these, and clipped.
+    train: places of the training rows. With `standardise: train`, values are clipped at sqrt(n)
+    deviations, which none of n training rows exceeds (Samuelson 1968): so they are those of rows
+    that the model never saw. With bounds, numbers are scaled to -1 to 1 by these, and clipped.
     """
+    standardise = columns.standardise
 
     def constants(name: str) -> tuple[float, float]:
         if name in columns.bounds:

@@ -73,7 +73,7 @@ def image_columns(settings: Mapping[str, Any], rows: OwnTable) -> Columns:
     """The columns of images: the target, by default their folder, and groups."""
     target = FOLDER if settings.get("target") is None else settings["target"]
     given: dict[str, Any] = {**settings, "target": target, "group": settings.get("group")}
-    given |= {"categorical": [], "drop": [], "task": "classification", "standardise": None}
+    given |= {"categorical": [], "drop": [], "task": "classification", "standardise": "none"}
     return columns_of(given, rows.frame)
 
 

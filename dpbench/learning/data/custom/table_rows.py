@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from dpbench.learning.data.custom import csv_files, hub, texts
-from dpbench.learning.data.custom.columns import TASKS, Columns, columns_of
+from dpbench.learning.data.custom.columns import TASKS, Columns, check_standardise, columns_of
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
@@ -17,8 +17,7 @@ from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
 from dpbench.learning.data.dataset import MOMENTS, Fact, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens, check_lengths, with_predicted
-from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, is_integer, one_of, quoted
+from dpbench.system.validate import integer, is_integer, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +73,7 @@ class TableRows(RowSplit):
         one_of("dataset.task", self.task, TASKS)
         integer("dataset.features", self.features)
         check_lengths("dataset.lengths", self.lengths)
-        if isinstance(self.standardise, str) and self.standardise not in ("train", "none"):
-            raise UserError(
-                f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
-                "mean and standard deviation by column, e.g. 'dataset.standardise={age: [40, 15]}'."
-            )
-        constants = self.standardise if isinstance(self.standardise, dict) else {}
-        for column, pair in constants.items():
-            if len(pair) != 2 or pair[1] <= 0:
-                raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
+        check_standardise(self.standardise)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -147,7 +138,7 @@ class TableRows(RowSplit):
         if self.text is not None:
             return self._texts(table.frame, train, test), 1.0
         columns, frame = self._plain(table)
-        prepared = prepared_by(frame, columns, self.standardise, train)
+        prepared = prepared_by(frame, columns, train)
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         for name, most in columns.selected.items():
             block = torch.zeros(len(frame), most + 1)
@@ -202,7 +193,7 @@ class TableRows(RowSplit):
         table = self.read()
         columns, frame = self._plain(table)
         train, _ = self.order(seed, self._people(table.frame))
-        return prepared_by(frame, columns, self.standardise, train)
+        return prepared_by(frame, columns, train)
 
     def candidates(self) -> Values:
         """All values of the columns of which a run selects some."""
