@@ -70,8 +70,8 @@ class Columns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns that cannot be left out."""
-        return self.target, *self.group
+        """The columns that cannot be left out, each once."""
+        return tuple(dict.fromkeys((self.target, *self.group)))
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
