@@ -41,10 +41,6 @@ OTHER_FORMATS = (
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
 
-WRITTEN = (
-    "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it is written"
-)
-
 
 def read(settings: Mapping[str, Any]) -> OwnTable:
     """The rows of the file that settings name, and then those of its test file; UserError for files
@@ -225,7 +221,8 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
                 why = "a row has more values than the first line, which has to have their names"
             raise UserError(
                 f"{file.what} is not a table of values separated by {file.separator!r}: {why}; "
-                f"{WRITTEN}."
+                "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it "
+                "is written."
             ) from error
     has_names = header is not None
     may_join = file.quotes == "double" and size.lines > len(frame) + has_names + file.skip

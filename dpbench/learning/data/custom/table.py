@@ -7,16 +7,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
+from dpbench.learning.data.custom import oddities
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import MAX_CATEGORIES, Columns, columns_of
-from dpbench.learning.data.custom.oddities import (
-    MOST_NAMED,
-    missing_mark,
-    spelling,
-    told,
-    warn_of_oddities,
-    warn_of_spellings,
-)
 from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError, counted
@@ -58,9 +51,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         )
     if not regression:
         check_test_labels(frame[columns.target], test)
-    warn_of_oddities(frame, columns, name)
-    described = {"rows": len(frame), "features": sum(features), "classes": classes}
-    return described | {"groups": groups}
+    oddities.warn_of_oddities(frame, columns, name)
+    return {"rows": len(frame), "features": sum(features), "classes": classes, "groups": groups}
 
 
 def _width(column: pd.Series, columns: Columns, name: str) -> int:
@@ -82,7 +74,7 @@ def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:
     names, labels = labels_of(rows, columns.target)
     classes = pd.Series(np.array(names)[labels], name=columns.target)
     check_test_labels(classes, rows.test)
-    warn_of_spellings(rows.name, names, "classes")
+    oddities.warn_of_spellings(rows.name, names, "classes")
     groups = names
     if columns.group:
         frame = columns.plain(rows.frame[[*columns.needed]])
@@ -102,7 +94,7 @@ def group_names(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows
             )
         check_test_labels(frame[group], test, are_classes=group == columns.target)
         if is_string_dtype(frame[group]):
-            warn_of_spellings(f"column {group} of {name}", frame[group].unique())
+            oddities.warn_of_spellings(f"column {group} of {name}", frame[group].unique())
     return groups_of(frame, columns, name)[0]
 
 
@@ -138,12 +130,14 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     place = len(column) - test.number
     trained, tested = (all_distinct(part) for part in (column[:place], column[place:]))
     unseen = [value for value in tested if value not in trained]
-    spellings = {*map(spelling, unseen)}
-    others = [value for value in trained if spelling(value) in spellings]
+    spellings = {*map(oddities.spelling, unseen)}
+    others = [value for value in trained if oddities.spelling(value) in spellings]
     if not others and are_classes and _is_recoded(trained, tested):
         others = [value for value in trained if value not in tested]
     if unseen and others:
-        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
+        ours, theirs = (
+            ", ".join(map(oddities.told, part[: oddities.MOST_NAMED])) for part in (others, unseen)
+        )
         raise UserError(
             f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
             f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
@@ -227,7 +221,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in "
             f"{test.first(is_word)}: replace it or remove the row, set "
-            f"{missing_mark(words.iloc[0])} if it stands for no value, {ways}"
+            f"{oddities.missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := amounts_in(column):
