@@ -6,18 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from dpbench.audit import releases
+from dpbench.audit import inference, releases
 from dpbench.audit.canaries import Canaries
 from dpbench.audit.companions import play_cut, play_memory
 from dpbench.audit.game import Game, ReleasePart, RunGame, check_auditable, on_canaries, play_run
-from dpbench.audit.inference import (
-    LowerBounds,
-    Scores,
-    bounds,
-    refutation_level,
-    refutes,
-    strongest_attack,
-)
+from dpbench.audit.inference import LowerBounds, Scores
 from dpbench.audit.network import play_network
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import SearchAccount
@@ -156,8 +149,8 @@ def audit(
 
 def result_of(game: Game, nominal: NominalEpsilon, confidence: float) -> AuditResult:
     """The audit of an epsilon by the strongest attack of a game."""
-    scores = strongest_attack(game.attacks, game.seed)
-    proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
+    scores = inference.strongest_attack(game.attacks, game.seed)
+    proven = inference.bounds(scores, game.ledger, game.delta, confidence, game.seed)
     return AuditResult(
         game, scores, nominal, proven, confidence, refuted_parts(game, scores, nominal)
     )
@@ -191,8 +184,9 @@ def refuted_parts(game: Game, scores: Scores, nominal: NominalEpsilon) -> tuple[
     def is_refuted(part: ReleasePart) -> bool:
         of, delta, seed = (part.scores, part.ledger), game.delta, game.seed
         if nominal.proven:
-            return refutes(*of, delta, seed, len(tests))
-        return bounds(*of, delta, refutation_level(len(tests)), seed).family > nominal.epsilon
+            return inference.refutes(*of, delta, seed, len(tests))
+        level = inference.refutation_level(len(tests))
+        return inference.bounds(*of, delta, level, seed).family > nominal.epsilon
 
     return tuple(part.what for part in tests if is_refuted(part))
 

@@ -5,6 +5,7 @@ on the scores that selected it would find an epsilon where there is none.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -133,12 +134,9 @@ def _excess(account: Account, delta: float, rates: Rates, factor: float = 1.0) -
 def _strength(account: Account, delta: float, rates: Rates) -> tuple[float, float]:
     """How strong an attack with these rates is, in lexicographic order: minus the smallest of
     FACTORS at which they are impossible (minus the last if there is none), and the excess there."""
-    low, high = 0, len(FACTORS) - 1
-    while low < high:
-        middle = (low + high) // 2
-        possible = _excess(account, delta, rates, FACTORS[middle]) <= 0
-        low, high = (middle + 1, high) if possible else (low, middle)
-    return -float(FACTORS[low]), _excess(account, delta, rates, FACTORS[low])
+    excess = partial(_excess, account, delta, rates)
+    factor = FACTORS[bisect_left(FACTORS[:-1], True, key=lambda factor: excess(factor) > 0)]
+    return -float(factor), excess(factor)
 
 
 def _at_best_threshold(

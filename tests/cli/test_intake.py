@@ -105,6 +105,34 @@ def test_what_a_column_costs_and_what_it_would_cost_with_noise_are_on_the_page(
     assert given.count("normalization=private_columns") == 4
 
 
+@pytest.mark.parametrize("target", [["dataset.target=label"], []])
+@pytest.mark.parametrize(
+    ("scale", "why"),
+    [
+        ("{age: [50]}", "dataset.standardise.age must be [mean, deviation above 0]."),
+        ("{age: [50, 0]}", "dataset.standardise.age must be [mean, deviation above 0]."),
+        ("{age: 50}", "dataset.standardise must be text or a mapping of lists of numbers"),
+        ("mean", "dataset.standardise='mean' is unknown"),
+    ],
+)
+def test_a_scale_that_is_none_is_on_the_page(table, monkeypatch, capsys, scale, why, target):
+    path, _ = table
+    words = ["dataset=csv", f"dataset.file={path}", f"dataset.standardise={scale}", *target]
+    page = page_of(monkeypatch, capsys, *words)
+    assert "| age | numbers |" in page
+    assert (why if target else "dataset.target must name the column to predict") in page
+
+
+def test_a_column_of_people_and_nothing_else_has_a_page(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "lines.csv"
+    path.write_text("line\n" + "one\ntwo\n" * 10)
+    words = ["dataset.task=language_model", "dataset.text=line", "users=column"]
+    page = page_of(
+        monkeypatch, capsys, *("dataset=csv", f"dataset.file={path}"), *words, "users.column=line"
+    )
+    assert "users.column=line cannot be the target" in page
+
+
 def test_test_rows_in_training_are_counted(table, tmp_path, monkeypatch, capsys):
     path, frame = table
     frame[:11].to_csv(tmp_path / "test.csv", index=False)

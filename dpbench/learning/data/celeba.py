@@ -1,7 +1,7 @@
 """CelebA: is the person in a photograph a man? The groups are with and without eyeglasses."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,20 +120,19 @@ def read_partition(path: Path) -> pd.Series:
     return pd.read_csv(path, sep=r"\s+", header=None, index_col=0)[1]
 
 
-def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
+def pack(photographs: Sequence[Path], size: int, path: Path) -> Tensor:
     """The photographs as uint8 [n, 3, size, size], memory-mapped from a file at `path`."""
-    paths = list(photographs)
-    ensure_cached([path], lambda parts: _pack(paths, size, parts[0]))
+    ensure_cached([path], lambda parts: _pack(photographs, size, parts[0]))
     packed = np.load(path, mmap_mode="c")
-    if len(packed) != len(paths):
+    if len(packed) != len(photographs):
         raise UserError(
-            f"{path} has {len(packed)} photographs instead of {len(paths)}: "
+            f"{path} has {len(packed)} photographs instead of {len(photographs)}: "
             "delete it to have it created again."
         )
     return torch.from_numpy(packed)
 
 
-def _pack(photographs: list[Path], size: int, path: Path) -> None:
+def _pack(photographs: Sequence[Path], size: int, path: Path) -> None:
     shape = (len(photographs), 3, size, size)
     packed = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
 

@@ -18,7 +18,7 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import tokens_of
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
-from dpbench.system.errors import Unavailable, UserError, warn
+from dpbench.system.errors import Unavailable, UserError, first_line, warn
 from dpbench.system.validate import Count, Whole, integer, quoted
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
@@ -85,7 +85,7 @@ class Tokens:
         folder = tokenizer_folder(self.tokenizer)
         if folder is not None and (folder / WHOLE).is_file():
             found = described(folder)
-            tokenizer = library("tokenizers").Tokenizer.from_file(str(folder / WHOLE))
+            tokenizer = _read(folder / WHOLE)
         else:
             tokenizer, found = self._from_hub(str(folder or self.tokenizer))
         if found != (self.vocabulary, self.padding):
@@ -171,6 +171,19 @@ class TextPreparation(msgspec.Struct, frozen=True):
         tokenizer = library("tokenizers").Tokenizer.from_str(self.tokenizer)
         tokenizer.no_padding()
         return tokenizer
+
+
+def _read(file: Path) -> Any:
+    """The tokenizer of the library tokenizers in a file; UserError for another one."""
+    kind = library("tokenizers").Tokenizer
+    try:
+        return kind.from_file(str(file))
+    except Exception as error:  # it raises nothing else
+        raise UserError(
+            f"{file} is no tokenizer that the library tokenizers can read "
+            f"({first_line(error).rstrip('.')}): give a folder that save_pretrained of "
+            "transformers has written."
+        ) from error
 
 
 def coded(

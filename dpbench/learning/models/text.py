@@ -69,11 +69,6 @@ class Text:
 
     @cached_property
     def _sizes(self) -> Any:
-        if self.config is None:
-            raise UserError(
-                "model=text needs an encoder: set model.package, model.weights (a folder) or "
-                "model.hub and model.revision."
-            )
         return encoder_config(self.config, self.dropout)
 
     @property

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import torch
 
-from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, REGRESSION, TRAIN
 from dpbench.learning.data.custom.preparation import TablePreparation
 from dpbench.learning.data.custom.table_rows import TableRows
 from dpbench.learning.data.derive.users import Column
@@ -81,7 +80,7 @@ def _preparation(run: Run) -> TablePreparation | TextPreparation:
             "release takes a table of your own, dataset.file=FILE dataset.target=NAME, and all of "
             "it as it is: leave out validation, features and mislabelled."
         )
-    if run.dataset.task == LANGUAGE_MODEL:
+    if run.dataset.task == "language_model":
         raise UserError(
             "release has no prediction for a language model: run with save_model=true "
             "noise=secure, and give away what load_model reads."
@@ -109,9 +108,9 @@ def _uncovered(
     if isinstance(prepared, TextPreparation):
         return
     dataset: Any = run.dataset
-    numbers = [*prepared.numbers, *([dataset.target] if dataset.task == REGRESSION else [])]
+    numbers = [*prepared.numbers, *([dataset.target] if dataset.task == "regression" else [])]
     unknown = [name for name in numbers if name not in (dataset.bounds or {})]
-    if unknown and dataset.standardise == TRAIN:
+    if unknown and dataset.standardise == "train":
         yield (
             f"{', '.join(unknown)}: means and deviations of the rows are exact, so give the public "
             f"range of each, as in {for_column('dataset.bounds', unknown[0], '[0, 100]')}."

@@ -85,6 +85,12 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path, text):
         described(tmp_path)
 
 
+def test_a_tokenizer_that_its_library_does_not_know_is_refused(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"[PAD]": 0, "a": 1}}}')
+    with pytest.raises(UserError, match=r"tokenizer\.json is no tokenizer that the library"):
+        Tokens(str(tmp_path), 2, 8).of(["a"])
+
+
 def test_a_tokenizer_may_be_in_an_archive_or_an_installed_package(tmp_path, monkeypatch):
     monkeypatch.setenv("DPBENCH_DATA", str(tmp_path / "data"))
     package = tmp_path / "site" / "some_words"

@@ -20,14 +20,10 @@ from dpbench.system.validate import (
     typed,
 )
 
-TRAIN, NONE = "train", "none"
-CLASSIFICATION, REGRESSION, LANGUAGE_MODEL = "classification", "regression", "language_model"
-TASKS = (CLASSIFICATION, REGRESSION, LANGUAGE_MODEL)
+TASKS = ("classification", "regression", "language_model")
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
-
-REFUSE, IMPUTE, INDICATOR = "refuse", "impute", "indicator"
 
 
 @dataclass(frozen=True)
@@ -40,9 +36,10 @@ class Columns:
     missing: what a feature without a value is: refused; imputed, that is the mean of a number and
     none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
     what stands for no value, beside an empty one. user: the column of the people whose rows are
-    protected together, which is no feature. bounds: the public range of each number, if any is
-    given. listed: by column, its public categories; other values belong to none. selected: by
-    column, the number of categories that are selected with noise; other values are one more.
+    protected together, which is no feature. standardise: what numbers are scaled by; see
+    `check_standardise`. bounds: the public range of each number, if any is given. listed: by
+    column, its public categories; other values belong to none. selected: by column, the number of
+    categories that are selected with noise; other values are one more.
     """
 
     target: str
@@ -50,9 +47,10 @@ class Columns:
     categorical: tuple[str, ...]
     drop: tuple[str, ...]
     task: str
-    missing: str = REFUSE
+    missing: str = "refuse"
     missing_values: tuple[str | float, ...] = ()
     user: str | None = None
+    standardise: str | Mapping[str, Sequence[float]] = "none"
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     listed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     selected: Mapping[str, int] = field(default_factory=dict)
@@ -72,8 +70,8 @@ class Columns:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns that cannot be left out."""
-        return self.target, *self.group
+        """The columns that cannot be left out, each once."""
+        return tuple(dict.fromkeys((self.target, *self.group)))
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
@@ -81,10 +79,10 @@ class Columns:
 
     def incomplete(self, frame: pd.DataFrame) -> list[str]:
         """The features that may have no value; with indicators, those that do have gaps."""
-        if self.missing == REFUSE:
+        if self.missing == "refuse":
             return []
         features = [name for name in self.features(frame) if name not in self.group]
-        return [n for n in features if self.missing == IMPUTE or frame[n].isna().any()]
+        return [n for n in features if self.missing == "impute" or frame[n].isna().any()]
 
     def numbers(self, frame: pd.DataFrame) -> list[str]:
         """The features that are numbers rather than categories."""
@@ -100,10 +98,10 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
     one_of("dataset.task", settings["task"], TASKS)
-    missing = settings.get("missing", REFUSE)
-    one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
+    missing = settings.get("missing", "refuse")
+    one_of("dataset.missing", missing, ("refuse", "impute", "indicator"))
     target, group = settings["target"], settings["group"]
-    if settings["task"] == LANGUAGE_MODEL:
+    if settings["task"] == "language_model":
         target = _predicted_text(settings, known)
     if target is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
@@ -112,6 +110,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
     typed("dataset.bounds", bounds, dict[str, list[float]])
     typed("dataset.categories", listed, dict[str, list[str | float] | int])
+    check_standardise(settings["standardise"])
     several = group is groups
     lists = {"group": tuple(named("dataset.group", name, known, several) for name in groups)}
     if len({*lists["group"]}) < len(groups):
@@ -121,7 +120,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         lists[key] = tuple(named(f"dataset.{key}", name, known, True) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
-    if settings["task"] == REGRESSION and target in lists["group"]:
+    if settings["task"] == "regression" and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
     if (user := settings.get("user")) == target:
         raise UserError(f"users.column={user} cannot be the target.")
@@ -132,12 +131,13 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         missing=missing,
         missing_values=marks_of(settings),
         user=user,
+        standardise=settings["standardise"],
         bounds=bounds,
         listed={name: given for name, given in listed.items() if not is_integer(given)},
         selected={name: listed[name] for name in sorted(listed) if is_integer(listed[name])},
     )
-    if bounds or listed or isinstance(settings["standardise"], Mapping):
-        _check_constants(columns, columns.plain(frame), settings["standardise"])
+    if bounds or listed or isinstance(columns.standardise, Mapping):
+        _check_constants(columns, columns.plain(frame))
     return columns
 
 
@@ -157,22 +157,37 @@ def _predicted_text(settings: Mapping[str, Any], known: Collection[str]) -> str:
     return predicted
 
 
-def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
-    targets = [columns.target] if columns.task == REGRESSION else []
+def check_standardise(value: str | Mapping[str, Sequence[float]]) -> None:
+    """UserError for other than `train`, for means and deviations of training rows, `none`, or
+    public ones by column."""
+    typed("dataset.standardise", value, str | dict[str, list[float]])
+    if isinstance(value, Mapping):
+        for column, pair in value.items():
+            if len(pair) != 2 or pair[1] <= 0:
+                raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
+    elif value not in ("train", "none"):
+        raise UserError(
+            f"dataset.standardise={quoted(value)} is unknown: write train, none, or "
+            "mean and standard deviation by column, e.g. 'dataset.standardise={age: [40, 15]}'."
+        )
+
+
+def _check_constants(columns: Columns, frame: pd.DataFrame) -> None:
+    targets = [columns.target] if columns.task == "regression" else []
     numbers = [*columns.numbers(frame), *targets]  # which may have a mean and a deviation
     if columns.bounds:
-        _check_bounds(columns, numbers, standardise)
+        _check_bounds(columns, numbers)
     categorical = [n for n in columns.features(frame) if columns.is_categorical(frame[n])]
     for name in (*columns.listed, *columns.selected):
         one_of("dataset.categories", name, categorical)
     for name, most in columns.selected.items():
         integer(f"dataset.categories.{name}", most, most=MAX_CATEGORIES)
-    for name in standardise if isinstance(standardise, Mapping) else ():
+    for name in columns.standardise if isinstance(columns.standardise, Mapping) else ():
         one_of("dataset.standardise", name, numbers)
 
 
-def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:
-    if isinstance(standardise, Mapping):
+def _check_bounds(columns: Columns, numbers: Sequence[str]) -> None:
+    if isinstance(columns.standardise, Mapping):
         raise UserError("dataset.bounds scales all numbers by their range: leave out standardise.")
     for name, pair in columns.bounds.items():
         one_of("dataset.bounds", name, numbers)

@@ -18,7 +18,7 @@ from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.learning.data.custom.checksums import source_path, verified
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE, marks_of
+from dpbench.learning.data.custom.columns import marks_of
 from dpbench.learning.data.custom.quotes import QUOTE, LineSpan, joined_lines, swallowed
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable, TestRows
@@ -26,12 +26,6 @@ from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
 TAB, SPELLED_TAB = "\t", r"\t"
-
-DOUBLE, SINGLE = "double", "single"
-"""The quotes that values may be in."""
-
-FIRST, UTF_8 = "first", "utf-8"
-"""The line with the names of the columns, and the encoding, unless settings have others."""
 
 PARQUET = ".parquet"
 
@@ -46,10 +40,6 @@ OTHER_FORMATS = (
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
-
-WRITTEN = (
-    "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it is written"
-)
 
 
 def read(settings: Mapping[str, Any]) -> OwnTable:
@@ -105,7 +95,7 @@ def read_file(
     may_be_large = boolean("dataset.large", settings.get("large", False))
     status = path.stat()
     read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
-    if len(read.frame.columns) == 1 and settings.get("task") != LANGUAGE_MODEL:
+    if len(read.frame.columns) == 1 and settings.get("task") != "language_model":
         way = "set dataset.separator, such as \"dataset.separator=';'\""
         if "separator" not in settings:
             way = "save it with commas between its values"
@@ -146,7 +136,7 @@ class _FileRows(NamedTuple):
 
 
 def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
-    separator, quotes = settings.get("separator"), settings.get("quotes", DOUBLE)
+    separator, quotes = settings.get("separator"), settings.get("quotes", "double")
     if separator is None:
         separator = TAB if path.suffix.lower() == ".tsv" else ","
     character = TAB if separator == SPELLED_TAB else separator
@@ -155,9 +145,9 @@ def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
             f"dataset.separator must be one character, such as ',', or '{SPELLED_TAB}' for a tab, "
             f"got {quoted(separator)}."
         )
-    one_of("dataset.quotes", quotes, (DOUBLE, SINGLE, NONE))
-    header, encoding = settings.get("header", FIRST), settings.get("encoding", UTF_8)
-    one_of("dataset.header", header, (FIRST, NONE))
+    one_of("dataset.quotes", quotes, ("double", "single", "none"))
+    header, encoding = settings.get("header", "first"), settings.get("encoding", "utf-8")
+    one_of("dataset.header", header, ("first", "none"))
     try:
         "".encode(encoding)
     except (LookupError, TypeError) as error:
@@ -193,13 +183,13 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
         skipinitialspace=True,
         index_col=False,
         encoding=file.encoding,
-        quoting=csv.QUOTE_NONE if file.quotes == NONE else csv.QUOTE_MINIMAL,
-        quotechar="'" if file.quotes == SINGLE else QUOTE,
+        quoting=csv.QUOTE_NONE if file.quotes == "none" else csv.QUOTE_MINIMAL,
+        quotechar="'" if file.quotes == "single" else QUOTE,
         skiprows=file.skip,
         decimal=file.decimal,
         thousands=file.thousands,
     )
-    header = None if file.header == NONE else 0
+    header = None if file.header == "none" else 0
     marks = [*file.missing] or None
     with warnings.catch_warnings(action="error", category=ParserWarning):
         try:
@@ -231,11 +221,12 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
                 why = "a row has more values than the first line, which has to have their names"
             raise UserError(
                 f"{file.what} is not a table of values separated by {file.separator!r}: {why}; "
-                f"{WRITTEN}."
+                "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it "
+                "is written."
             ) from error
     has_names = header is not None
-    may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names + file.skip
-    encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
+    may_join = file.quotes == "double" and size.lines > len(frame) + has_names + file.skip
+    encoding = "utf-8-sig" if file.encoding == "utf-8" else file.encoding
     joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
     line = file.separator.join(first.fillna("")) if has_names and is_row(first, frame) else ""
     return _FileRows(frame, joined, line)

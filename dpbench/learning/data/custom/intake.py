@@ -3,6 +3,7 @@
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,16 +14,8 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
-from dpbench.learning.data.custom.columns import (
-    CLASSIFICATION,
-    IMPUTE,
-    INDICATOR,
-    TRAIN,
-    Columns,
-    columns_of,
-    without,
-)
-from dpbench.learning.data.custom.oddities import identical
+from dpbench.learning.data.custom.columns import Columns, check_standardise, columns_of, without
+from dpbench.learning.data.custom.oddities import copies_in
 from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
@@ -96,8 +89,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = identical([plain(frame[name]) for name in used])
-    train = numbers[: len(frame) - table.test.number]
+    known, copies = copies_in([plain(frame[name]) for name in used], table.test)
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
     return Intake(
@@ -105,11 +97,11 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         lines=size_of(file, ",", whole=True).lines if counted else None,
         rows=len(frame),
         test_rows=table.test.number,
-        known_test_rows=int(np.isin(numbers[len(train) :], train).sum()),
-        copies=len(train) - len(np.unique(train)),
+        known_test_rows=known,
+        copies=copies,
         people=_sizes(frame, columns),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
-        classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
+        classes=_counts(frame, [columns.target] if columns.task == "classification" else []),
         groups=_counts(frame, [*columns.group]),
         columns=tuple(_facts(node, columns, table)),
         told=told,
@@ -128,7 +120,16 @@ def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
     except (UserError, KeyError):  # a file of one's own may lack settings
-        return Columns("", (), (), (), CLASSIFICATION, user=settings["user"])
+        user, scale = settings["user"], _standardise(settings)
+        return Columns("", (), (), (), "classification", user=user, standardise=scale)
+
+
+def _standardise(settings: Mapping[str, Any]) -> Any:
+    scale = settings.get("standardise", "none")
+    with suppress(UserError):
+        check_standardise(scale)
+        return scale
+    return "none"
 
 
 def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
@@ -190,21 +191,21 @@ def _fate(
     except UserError as error:
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
-    if name == columns.target and columns.task == CLASSIFICATION:
+    if name == columns.target and columns.task == "classification":
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""
-    becomes, cost = _encoded(columns, column, settings.get("standardise"))
+    becomes, cost = _encoded(columns, column)
     if name == columns.target:
         return f"target, {becomes}", cost
-    if column.isna().any() and columns.missing in (IMPUTE, INDICATOR):
-        more = ", and one that says so" if columns.missing == INDICATOR else ""
+    if column.isna().any() and columns.missing in ("impute", "indicator"):
+        more = ", and one that says so" if columns.missing == "indicator" else ""
         becomes += f"; the mean, or no category, where missing{more}"
     return role + becomes, cost
 
 
-def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, str]:
-    name = str(column.name)
+def _encoded(columns: Columns, column: pd.Series) -> tuple[str, str]:
+    name, scale = str(column.name), columns.standardise
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"
         return f"{most + 1} features: {counted(most, 'value')} at most, and others", cost
@@ -223,7 +224,7 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
             f"{low:g} to {high:g} scaled to -1 to 1",
             f"public range; mean and deviation {private}",
         )
-    if scale == TRAIN:
+    if scale == "train":
         free = for_column("dataset.standardise", name, "[MEAN, DEVIATION]")
         private = f"with noise: {for_column('dataset.bounds', name, '[LOWEST, HIGHEST]')}"
         return "z-scores", f"exact mean and deviation; free: {free}; {private}"

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.learning.data.custom.columns import Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
 from dpbench.system.errors import MAX_LISTED, counted, warn
@@ -74,7 +74,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             )
         if column not in columns.group:
             warn_of_spellings(f"column {column} of {name}", values.index)
-    if columns.task == REGRESSION:
+    if columns.task == "regression":
         return
     sizes = frame[columns.target].value_counts()
     few = min(RARE - 1, len(frame) / RARE_SHARE)
@@ -92,15 +92,13 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
 
     columns: the features and the target.
     """
-    numbers = identical(columns)
-    train = numbers[: len(numbers) - test.number]
-    if known := int(np.isin(numbers[len(train) :], train).sum()):
+    known, copies = copies_in(columns, test)
+    if known:
         warn(
             f"{known:,} of the {test.number:,} rows of {test.name} are rows that are trained on, "
             "too: test metrics are better than they are for new rows, so remove them from one."
         )
-    copies = len(train) - len(np.unique(train))
-    many = copies > SHARE * len(train)
+    many = copies > SHARE * (len(columns[0]) - test.number)
     if many and not people and copies > BY_CHANCE * expected_pairs(columns):
         are = "is a copy of another" if copies == 1 else "are copies of others"
         drawn = "" if test.number else ", and one of two may be trained on and the other tested"
@@ -109,6 +107,16 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
             f"rows has less privacy{drawn}: remove them, or set users=column if a column says "
             "whose they are."
         )
+
+
+def copies_in(columns: Sequence[pd.Series], test: TestRows) -> tuple[int, int]:
+    """The number of test rows that are in training, and of training rows that are equal to earlier
+    ones."""
+    if not columns:
+        return 0, 0
+    numbers = identical(columns)
+    train, tested = np.split(numbers, [len(numbers) - test.number])
+    return int(np.isin(tested, train).sum()), len(train) - len(np.unique(train))
 
 
 def identical(columns: Sequence[pd.Series]) -> np.ndarray:
@@ -241,7 +249,7 @@ def told(category: object) -> str:
 def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
     """Whether a column gives the target of every row away: as a number that is the target in
     another unit, or by values of ten rows or more on average, each of which has one class."""
-    if task == REGRESSION:
+    if task == "regression":
         return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
     values, distinct_values = pd.factorize(column, use_na_sentinel=False)
     if len(distinct_values) > len(column) / RARE:

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.custom.column_types import plain
-from dpbench.learning.data.custom.columns import (
-    INDICATOR,
-    NONE,
-    REGRESSION,
-    TRAIN,
-    Columns,
-    without,
-)
+from dpbench.learning.data.custom.columns import Columns, without
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
@@ -109,8 +102,6 @@ class TablePreparation(msgspec.Struct, frozen=True):
 
     def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
         """The values, or the nearest ones to which training rows can have come."""
-        if self.farthest is None and not self.ranges:
-            return values
         limits, where = self._limits(str(column.name))
         near = np.clip(values, *limits)
         if (far := near != values).any():
@@ -162,30 +153,25 @@ def _check(usable: np.ndarray, column: pd.Series, what: str) -> None:
         raise UserError(f"column {column.name} has {value} in row {place + 1}, which is {what}.")
 
 
-def prepared_by(
-    frame: pd.DataFrame,
-    columns: Columns,
-    standardise: str | Mapping[str, list[float]],
-    train: np.ndarray,
-) -> TablePreparation:
+def prepared_by(frame: pd.DataFrame, columns: Columns, train: np.ndarray) -> TablePreparation:
     """The preparation of a table.
 
-    standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
-    column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
-    exceeds (Samuelson 1968): so they are those of rows that the model never saw. With bounds,
-    numbers are scaled to -1 to 1 by these, and clipped.
+    train: places of the training rows. With `standardise: train`, values are clipped at sqrt(n)
+    deviations, which none of n training rows exceeds (Samuelson 1968): so they are those of rows
+    that the model never saw. With bounds, numbers are scaled to -1 to 1 by these, and clipped.
     """
+    standardise = columns.standardise
 
     def constants(name: str) -> tuple[float, float]:
         if name in columns.bounds:
             low, high = columns.bounds[name]
             return (low + high) / 2, (high - low) / 2
-        if standardise == TRAIN:
+        if standardise == "train":
             values = frame[name].iloc[train].dropna().to_numpy("float64")
             if len(values) < 2:
                 return 0.0, 0.0
             return float(values.mean()), float(deviations(values))
-        if standardise == NONE:
+        if standardise == "none":
             return UNSCALED
         assert isinstance(standardise, Mapping)
         mean, deviation = standardise.get(name, UNSCALED)
@@ -197,8 +183,8 @@ def prepared_by(
     categories = {
         name: tuple(categories_of(frame[name], columns, "the table")) for name in categorical
     }
-    farthest = math.sqrt(len(train)) if standardise == TRAIN and not columns.bounds else None
-    regression = columns.task == REGRESSION
+    farthest = math.sqrt(len(train)) if standardise == "train" and not columns.bounds else None
+    regression = columns.task == "regression"
     mean, deviation = constants(columns.target) if regression else UNSCALED
     return TablePreparation(
         numbers,
@@ -207,7 +193,7 @@ def prepared_by(
         (mean, deviation or 1.0),
         farthest,
         tuple(columns.incomplete(frame)),
-        columns.missing == INDICATOR,
+        columns.missing == "indicator",
         columns.missing_values,
         tuple(columns.listed),
         {name: (low, high) for name, (low, high) in columns.bounds.items() if name in numbers},

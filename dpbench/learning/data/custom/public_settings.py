@@ -61,7 +61,8 @@ def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
     elif node.get("user") is not None:
         raise UserError(f"dataset.user={node['user']} needs users=column, which sets it.")
     settings = _Settings({**node, **people})
-    found = {"name": _name(str(place)), **rows.public, **people}
+    tested = {"test_rows": rows.test.number} if rows.test.number else {}
+    found = {"name": _name(str(place)), **rows.checksums, **tested, **people}
     found |= source.describe(settings, rows)
     for key in found.keys() - {"name", *NAMING}:
         if node.get(key) not in (None, found[key]):

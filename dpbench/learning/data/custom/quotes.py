@@ -22,8 +22,6 @@ QUOTE = '"'
 NOTHING = ("", *LIKE_MISSING)
 """What stands in a column of numbers where a row has none."""
 
-NO_QUOTES = "set dataset.quotes=none if quotes are characters like any other"
-
 
 def swallowed(what: str, rows: int, lines: LineSpan) -> UserError:
     """The refusal of a file with a row of lines that seem to be several.
@@ -33,8 +31,9 @@ def swallowed(what: str, rows: int, lines: LineSpan) -> UserError:
     first, last = lines
     return UserError(
         f"{what} is read as {counted(rows, 'row')}, one of them from lines {first:,} to {last:,}, "
-        f"which a {QUOTE} joins although they seem to be several: {NO_QUOTES}; if not, close the "
-        "quotes, or set dataset.rows to confirm that it is one row."
+        f"which a {QUOTE} joins although they seem to be several: set dataset.quotes=none if "
+        "quotes are characters like any other; if not, close the quotes, or set dataset.rows to "
+        "confirm that it is one row."
     )
 
 

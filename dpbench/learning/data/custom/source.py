@@ -46,9 +46,3 @@ class OwnTable(NamedTuple):
     test: TestRows = NO_TEST
     classes: tuple[str, ...] = ()
     images: Iterable[Encoded] = ()
-
-    @property
-    def public(self) -> dict[str, object]:
-        """The settings that name these rows."""
-        rows: dict[str, object] = {"test_rows": self.test.number} if self.test.number else {}
-        return {**self.checksums, **rows}

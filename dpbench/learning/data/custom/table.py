@@ -7,23 +7,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
+from dpbench.learning.data.custom import oddities
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
-from dpbench.learning.data.custom.columns import (
-    INDICATOR,
-    MAX_CATEGORIES,
-    REFUSE,
-    REGRESSION,
-    Columns,
-    columns_of,
-)
-from dpbench.learning.data.custom.oddities import (
-    MOST_NAMED,
-    missing_mark,
-    spelling,
-    told,
-    warn_of_oddities,
-    warn_of_spellings,
-)
+from dpbench.learning.data.custom.columns import MAX_CATEGORIES, Columns, columns_of
 from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError, counted
@@ -42,7 +28,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
     frame: plain.
     """
     check_values(frame, columns, name, test)
-    regression = columns.task == REGRESSION
+    regression = columns.task == "regression"
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
     if not regression and _has_fractions(frame[columns.target]):
@@ -50,11 +36,10 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    check_groups(frame, columns, name, test)
+    groups = group_names(frame, columns, name, test)
     features = [_width(frame[column], columns, name) for column in columns.features(frame)]
-    if columns.missing == INDICATOR:
+    if columns.missing == "indicator":
         features.append(len(columns.incomplete(frame)))
-    groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features:
         raise UserError(f"{name} has no features beside dataset.target={columns.target}.")
@@ -66,9 +51,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         )
     if not regression:
         check_test_labels(frame[columns.target], test)
-    warn_of_oddities(frame, columns, name)
-    described = {"rows": len(frame), "features": sum(features), "classes": classes}
-    return described | {"groups": groups}
+    oddities.warn_of_oddities(frame, columns, name)
+    return {"rows": len(frame), "features": sum(features), "classes": classes, "groups": groups}
 
 
 def _width(column: pd.Series, columns: Columns, name: str) -> int:
@@ -81,7 +65,7 @@ def image_columns(settings: Mapping[str, Any], rows: OwnTable) -> Columns:
     """The columns of images: the target, by default their folder, and groups."""
     target = FOLDER if settings.get("target") is None else settings["target"]
     given: dict[str, Any] = {**settings, "target": target, "group": settings.get("group")}
-    given |= {"categorical": [], "drop": [], "task": "classification", "standardise": None}
+    given |= {"categorical": [], "drop": [], "task": "classification", "standardise": "none"}
     return columns_of(given, rows.frame)
 
 
@@ -90,18 +74,18 @@ def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:
     names, labels = labels_of(rows, columns.target)
     classes = pd.Series(np.array(names)[labels], name=columns.target)
     check_test_labels(classes, rows.test)
-    warn_of_spellings(rows.name, names, "classes")
+    oddities.warn_of_spellings(rows.name, names, "classes")
     groups = names
     if columns.group:
         frame = columns.plain(rows.frame[[*columns.needed]])
         check_values(frame, columns, rows.name, rows.test)
-        check_groups(frame, columns, rows.name, rows.test)
-        groups, _ = groups_of(frame, columns, rows.name)
+        groups = group_names(frame, columns, rows.name, rows.test)
     return {"rows": len(labels), "classes": len(names), "groups": groups}
 
 
-def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
-    """UserError for groups that are numbers with fractions, or spelled otherwise in test rows."""
+def group_names(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> list[str]:
+    """The names of the groups; UserError for some that are numbers with fractions, or spelled
+    otherwise in test rows, and as `groups_of`."""
     for group in columns.group:
         if _has_fractions(frame[group]):
             raise UserError(
@@ -110,7 +94,8 @@ def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
             )
         check_test_labels(frame[group], test, are_classes=group == columns.target)
         if is_string_dtype(frame[group]):
-            warn_of_spellings(f"column {group} of {name}", frame[group].unique())
+            oddities.warn_of_spellings(f"column {group} of {name}", frame[group].unique())
+    return groups_of(frame, columns, name)[0]
 
 
 def labels_of(rows: OwnTable, target: str) -> tuple[list[str], np.ndarray]:
@@ -145,12 +130,14 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     place = len(column) - test.number
     trained, tested = (all_distinct(part) for part in (column[:place], column[place:]))
     unseen = [value for value in tested if value not in trained]
-    spellings = {*map(spelling, unseen)}
-    others = [value for value in trained if spelling(value) in spellings]
+    spellings = {*map(oddities.spelling, unseen)}
+    others = [value for value in trained if oddities.spelling(value) in spellings]
     if not others and are_classes and _is_recoded(trained, tested):
         others = [value for value in trained if value not in tested]
     if unseen and others:
-        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
+        ours, theirs = (
+            ", ".join(map(oddities.told, part[: oddities.MOST_NAMED])) for part in (others, unseen)
+        )
         raise UserError(
             f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
             f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
@@ -205,7 +192,7 @@ def _unusable(
     remove = "remove it"
     if droppable := [column for column in cells if column not in columns.needed]:
         remove += f", or leave columns out with {naming('dataset.drop', droppable)}"
-        if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
+        if columns.missing == "refuse" and frame[droppable].isna().any(axis=None):
             remove += ", or set dataset.missing=impute"
     row = test.first(first)
     return UserError(
@@ -234,7 +221,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in "
             f"{test.first(is_word)}: replace it or remove the row, set "
-            f"{missing_mark(words.iloc[0])} if it stands for no value, {ways}"
+            f"{oddities.missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := amounts_in(column):

@@ -9,26 +9,15 @@ import pandas as pd
 import torch
 
 from dpbench.learning.data.custom import csv_files, hub, texts
-from dpbench.learning.data.custom.columns import (
-    INDICATOR,
-    LANGUAGE_MODEL,
-    NONE,
-    REFUSE,
-    REGRESSION,
-    TASKS,
-    TRAIN,
-    Columns,
-    columns_of,
-)
+from dpbench.learning.data.custom.columns import TASKS, Columns, check_standardise, columns_of
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
 from dpbench.learning.data.dataset import MOMENTS, Fact, Split, lengths_of
-from dpbench.learning.data.tokens import TextPreparation, Tokens, with_predicted
-from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, is_integer, one_of, quoted
+from dpbench.learning.data.tokens import TextPreparation, Tokens, check_lengths, with_predicted
+from dpbench.system.validate import integer, is_integer, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +48,12 @@ class TableRows(RowSplit):
     task: str
     standardise: str | dict[str, list[float]] = field(hash=False)
     features: int | None
-    missing: str = REFUSE
+    missing: str = "refuse"
     large: bool = False
     separator: str | None = None
-    quotes: str = csv_files.DOUBLE
-    header: str = csv_files.FIRST
-    encoding: str = csv_files.UTF_8
+    quotes: str = "double"
+    header: str = "first"
+    encoding: str = "utf-8"
     skip: int = 0
     decimal: str = "."
     thousands: str | None = None
@@ -83,15 +72,8 @@ class TableRows(RowSplit):
         super().__post_init__()
         one_of("dataset.task", self.task, TASKS)
         integer("dataset.features", self.features)
-        if isinstance(self.standardise, str) and self.standardise not in (TRAIN, NONE):
-            raise UserError(
-                f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
-                "mean and standard deviation by column, e.g. 'dataset.standardise={age: [40, 15]}'."
-            )
-        constants = self.standardise if isinstance(self.standardise, dict) else {}
-        for column, pair in constants.items():
-            if len(pair) != 2 or pair[1] <= 0:
-                raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
+        check_lengths("dataset.lengths", self.lengths)
+        check_standardise(self.standardise)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,7 +91,7 @@ class TableRows(RowSplit):
     def bounded(self) -> int:
         """The number of features between -1 and 1 by public bounds, which are the first."""
         names = self.bounds or {}
-        return len(names) - (self.task == REGRESSION and self.target in names)
+        return len(names) - (self.task == "regression" and self.target in names)
 
     @property
     def selected(self) -> tuple[int, ...]:
@@ -128,12 +110,12 @@ class TableRows(RowSplit):
             for name in sorted(given)
         }
         facts["categories of other columns" if given else "categories"] = "exact"
-        if self.missing == INDICATOR:
+        if self.missing == "indicator":
             facts["which columns have gaps"] = "exact"
         if self.bounds:
             facts["ranges"] = "public"
-        elif self.standardise != NONE:
-            facts[MOMENTS] = "exact" if self.standardise == TRAIN else "public"
+        elif self.standardise != "none":
+            facts[MOMENTS] = "exact" if self.standardise == "train" else "public"
         return super().facts | facts
 
     @property
@@ -141,11 +123,11 @@ class TableRows(RowSplit):
         if self.text is not None:
             return (self._public,)
         categories = _categories_note(self.categories or {})
-        if self.missing == INDICATOR:
+        if self.missing == "indicator":
             categories += " So is which columns have gaps."
-        if self.standardise != TRAIN or self.bounds:
+        if self.standardise != "train" or self.bounds:
             return self._public, categories
-        scaled = "the features and the target" if self.task == REGRESSION else "the features"
+        scaled = "the features and the target" if self.task == "regression" else "the features"
         scores = (
             f"The z-scores of {scaled} are by statistics of the training rows, which no epsilon "
             "covers."
@@ -156,14 +138,14 @@ class TableRows(RowSplit):
         if self.text is not None:
             return self._texts(table.frame, train, test), 1.0
         columns, frame = self._plain(table)
-        prepared = prepared_by(frame, columns, self.standardise, train)
+        prepared = prepared_by(frame, columns, train)
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         for name, most in columns.selected.items():
             block = torch.zeros(len(frame), most + 1)
             block[:, 0] = torch.from_numpy(pd.factorize(frame[name], sort=True)[0])
             inputs = torch.cat([inputs, block], dim=1)
         target = frame[columns.target]
-        if columns.task == REGRESSION:
+        if columns.task == "regression":
             targets = prepared.scaled_targets(target.to_numpy("float64"))
         else:
             targets = codes(target)
@@ -182,7 +164,7 @@ class TableRows(RowSplit):
         ]
         _, groups = groups_of(frame, columns, "the table")
         coded = self._tokens.of(*sentences)
-        if self.task == LANGUAGE_MODEL:
+        if self.task == "language_model":
             coded = with_predicted(coded, self.padding or 0, self.pairs)
             targets = coded[:, 1].sum(1).float()
         else:
@@ -199,7 +181,7 @@ class TableRows(RowSplit):
         """How texts become a model's inputs; UserError if the table has changed."""
         frame = self.read().frame
         target = texts.columns_with_texts(vars(self), frame).target
-        is_class = self.task != LANGUAGE_MODEL
+        is_class = self.task != "language_model"
         classes = distinct(frame[target], "the table") if is_class else []
         return self._tokens.preparation(self.pairs, classes)
 
@@ -211,7 +193,7 @@ class TableRows(RowSplit):
         table = self.read()
         columns, frame = self._plain(table)
         train, _ = self.order(seed, self._people(table.frame))
-        return prepared_by(frame, columns, self.standardise, train)
+        return prepared_by(frame, columns, train)
 
     def candidates(self) -> Values:
         """All values of the columns of which a run selects some."""

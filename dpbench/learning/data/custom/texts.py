@@ -7,15 +7,9 @@ import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom import checksums
-from dpbench.learning.data.custom.columns import (
-    LANGUAGE_MODEL,
-    REGRESSION,
-    Columns,
-    columns_of,
-    named,
-)
+from dpbench.learning.data.custom.columns import Columns, columns_of, named
 from dpbench.learning.data.custom.source import TestRows
-from dpbench.learning.data.custom.table import check_groups, check_values, describe, groups_of
+from dpbench.learning.data.custom.table import check_values, describe, group_names
 from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
@@ -55,10 +49,10 @@ def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Colu
     The target of a language model is a text.
     """
     columns = columns_of(settings, frame)
-    if columns.task == REGRESSION:
+    if columns.task == "regression":
         raise UserError("dataset.text is for classification: set dataset.task=classification.")
     texts = text_columns(settings["text"], frame)
-    needed = columns.group if columns.task == LANGUAGE_MODEL else columns.needed
+    needed = columns.group if columns.task == "language_model" else columns.needed
     if used := {*texts} & {*needed}:
         raise UserError(f"dataset.text={min(used)} is the target or a group as well.")
     drop = tuple(name for name in frame if name not in (*texts, columns.target))
@@ -73,11 +67,11 @@ def describe_texts(
     lengths = with_lengths(frame, texts)
     _check_none_blank(lengths[[*texts]].isna(), name, test)
     shown, least = columns.plain(lengths), 1
-    if columns.task == LANGUAGE_MODEL:
+    if columns.task == "language_model":
         least = 2  # a first token, and one to predict
         check_values(shown, columns, name, test)
-        check_groups(shown, columns, name, test)
-        found = {"rows": len(frame), "classes": 1, "groups": groups_of(shown, columns, name)[0]}
+        groups = group_names(shown, columns, name, test)
+        found = {"rows": len(frame), "classes": 1, "groups": groups}
     else:
         found = describe(shown, columns, name, test)
     length = integer("dataset.length", settings["length"], least, most=100_000)

@@ -111,17 +111,14 @@ class WithFeatures(DerivedDataset):
     def _write(self, split: Split, path: Path, part: Path) -> None:
         rows = _UnfinishedFile(path, (len(split), *self.shape), self.features.dtype)
         left = split.batches(AT_ONCE)[rows.done :]
-        extract = self.features.extractor(self.base, self._device)
+        first_gpu = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.device(first_gpu if self.device == "auto" else self.device)
+        extract = self.features.extractor(self.base, device)
         with counting(f"features: batches of {AT_ONCE}", len(left)) as count:
             for indices in left:
                 rows.write(indices.numpy(), extract(split.at(indices).inputs).numpy())
                 count()
         rows.move(part)
-
-    @property
-    def _device(self) -> torch.device:
-        first_gpu = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(first_gpu if self.device == "auto" else self.device)
 
 
 class _UnfinishedFile:

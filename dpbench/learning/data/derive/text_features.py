@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -39,12 +39,7 @@ class TextFeatures(FrozenNetwork):
 
     @cached_property
     def _sizes(self) -> Any:
-        if self.config is None:
-            raise UserError(
-                "features=text needs an encoder: set features.package, features.weights (a "
-                "folder) or features.hub and features.revision."
-            )
-        return encoder_config(self.config, None)
+        return encoder_config(self.config, None, "features")
 
     @property
     def note(self) -> str:
@@ -98,7 +93,7 @@ class TextFeatures(FrozenNetwork):
         network = self._with_weights(partial(with_encoder_weights, self._sizes))
         encoder, padding = network.to(device), padding_of(dataset)
         lengths = Lengths(LENGTHS, padding)
-        draw, by_length = torch.Generator().manual_seed(0), {}
+        draw = torch.Generator().manual_seed(0)
 
         @torch.inference_mode()
         def mean(tokens: Tensor) -> Tensor:
@@ -107,12 +102,10 @@ class TextFeatures(FrozenNetwork):
             weights = seen.unsqueeze(2) / seen.sum(1).clamp(min=1).view(-1, 1, 1)
             return (hidden * weights).sum(1).cpu()
 
+        @cache
         def of_length(length: int) -> Callable[[Tensor], Tensor]:
-            if length not in by_length:
-                shape, most = (AT_ONCE, length), vocabulary_of(dataset) or 0
-                rows = torch.randint(most, shape, generator=draw)
-                by_length[length] = one_by_one(mean, rows)
-            return by_length[length]
+            shape, most = (AT_ONCE, length), vocabulary_of(dataset) or 0
+            return one_by_one(mean, torch.randint(most, shape, generator=draw))
 
         def means(texts: Tensor) -> Tensor:
             out = torch.empty(len(texts), self._sizes.hidden_size)

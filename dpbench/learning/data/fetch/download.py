@@ -200,14 +200,13 @@ def _install(file: Path, url: str, path: Path, checksum: str) -> bool:
     try:
         with _opened(file, url, _packing(url, path)) as content, new.open("wb") as out:
             shutil.copyfileobj(content, out)
-        if _intact(new, checksum):
+        if intact := _intact(new, checksum):
             new.replace(path)
-            return True
+        return intact
     except BROKEN_ARCHIVE:
-        pass
+        return False
     finally:
         new.unlink(missing_ok=True)
-    return False
 
 
 def _packing(url: str, path: Path) -> str:

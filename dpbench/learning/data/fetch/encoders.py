@@ -18,8 +18,16 @@ NOT_SIZES = ("id2label", "label2id", "num_labels", "problem_type", "dtype", "arc
 """Keys of a config.json that say nothing of the encoder."""
 
 
-def encoder_config(config: Mapping[str, Any], dropout: float | None) -> Any:
-    """The settings of an encoder in transformers; see `network_config`."""
+def encoder_config(
+    config: Mapping[str, Any] | None, dropout: float | None, group: str = "model"
+) -> Any:
+    """The settings of an encoder in transformers; see `network_config`. group: of the settings that
+    should have named one, where there is no config, for messages."""
+    if config is None:
+        raise UserError(
+            f"{group}=text needs an encoder: set {group}.package, {group}.weights (a folder) or "
+            f"{group}.hub and {group}.revision."
+        )
     return network_config(config, dropout, CLASSIFIERS, "encoder with a classification head")
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -255,10 +255,8 @@ class PublishedWeights:
         try:
             files = [download(NAMES[0])]
             for file in BESIDE if self.described else ():
-                try:
+                with suppress(absent):
                     files.append(download(file))
-                except absent:
-                    continue
         except Exception as error:  # the library raises its own errors, and those of the network
             hint = ", or set model.pretrained=false for random weights"
             raise Unavailable(

@@ -38,6 +38,13 @@ def test_folders_are_classes_and_groups(pets):
         assert torch.equal(split.groups, split.targets)
 
 
+def test_the_classes_can_be_named_as_groups(pets):
+    run = run_of(run_config(settings(pets, "dataset.group=class folder")))
+    data = run.dataset.load(pets, 0)
+    assert run.dataset.groups == ("cat", "dog")
+    assert torch.equal(data.train.groups, data.train.targets)
+
+
 def test_they_can_be_grey(pets):
     run = run_of(run_config(settings(pets, "dataset.channels=1")))
     assert run.dataset.load(pets, 0).train.inputs.shape[1:] == run.dataset.shape == (1, 8, 8)

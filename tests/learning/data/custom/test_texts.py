@@ -209,6 +209,13 @@ def test_impossible_texts_are_one_sentence(
         compose([*settings(reviews, tokenizer), *arguments])
 
 
+@pytest.mark.parametrize("lengths", ["[64,32]", "[0,32]", "[32,32]"])
+def test_lengths_that_do_not_ascend_are_refused(reviews, tokenizer, lengths):
+    arguments = settings(reviews, tokenizer, f"dataset.lengths={lengths}")
+    with pytest.raises(UserError, match=r"^dataset\.lengths"):
+        prepare(run_config([*arguments, *MODEL]))
+
+
 def test_a_model_without_texts_is_refused(reviews, tokenizer):
     with pytest.raises(UserError, match="has texts of 11 tokens and this model takes no texts"):
         prepare(run_config([*settings(reviews, tokenizer), "model=mlp"]))
