@@ -6,6 +6,8 @@ interpolation may name another setting, and multiplies nothing without end; no r
 but for `oc.env` in a folder or a tracker's setting on a command line.
 """
 
+import functools
+import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,10 +58,19 @@ def read_yaml(path: Path) -> Any:
     """What a YAML file has, as OmegaConf reads it, with its interpolations as texts; UserError for
     what cannot be read."""
     try:
-        with broken_files_named(), path.open(encoding="utf-8") as file:
-            return yaml.load(file, Loader=get_yaml_loader())
+        with broken_files_named():
+            return pickle.loads(_parsed(path, path.read_text(encoding="utf-8")))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(path: Path, text: str) -> bytes:
+    """What a file with this text has, pickled; cached, since to parse YAML takes milliseconds, and
+    a search or a table reads the same files for each of its runs."""
+    loader = get_yaml_loader()(text)
+    loader.name = str(path)
+    return pickle.dumps(loader.get_single_data())
 
 
 @contextmanager
