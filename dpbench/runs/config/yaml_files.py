@@ -6,8 +6,8 @@ interpolation may name another setting, and multiplies nothing without end; no r
 but for `oc.env` in a folder or a tracker's setting on a command line.
 """
 
+import copy
 import functools
-import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,18 +59,18 @@ def read_yaml(path: Path) -> Any:
     what cannot be read."""
     try:
         with broken_files_named():
-            return pickle.loads(_parsed(path, path.read_text(encoding="utf-8")))
+            return copy.deepcopy(_parsed(path, path.read_text(encoding="utf-8")))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: Path, text: str) -> bytes:
-    """What a file with this text has, pickled; cached, since to parse YAML takes milliseconds, and
-    a search or a table reads the same files for each of its runs."""
+def _parsed(path: Path, text: str) -> Any:
+    """What a file with this text has, not to be modified; cached, since to parse YAML takes
+    milliseconds, and a search or a table reads the same files for each of its runs."""
     loader = get_yaml_loader()(text)
-    loader.name = str(path)
-    return pickle.dumps(loader.get_single_data())
+    loader.name = str(path)  # in the messages of errors
+    return loader.get_single_data()
 
 
 @contextmanager
