@@ -1,5 +1,6 @@
 """A contender in a process of its own, which is called over a pipe and waits between calls."""
 
+import gc
 import math
 import time
 import warnings
@@ -62,6 +63,7 @@ class TimedStepper:
     def __init__(self, make: Make, case: Case, device: torch.device):
         self._make, self._case, self._device = make, case, device
         self._stepper = make(case, device)
+        gc.collect()  # what tried the engine is in cycles
         reset_peak(device)  # so that freed memory is not part of the baseline
         self._baseline = resident("VmRSS")
         self._steps = 1

@@ -1,5 +1,6 @@
 """A contender's visits, in this process."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -61,3 +62,17 @@ def test_sizes_that_are_new_to_a_run_are_new_in_each_visit(clock):
         clock.cold = True
         assert timed.visit() == pytest.approx((1.0 + 3 * 0.01) / 4)
     assert [stepper.steps for stepper in made[1:]] == [4, 4]
+
+
+def test_what_is_left_of_trying_an_engine_is_not_taken_from_the_memory(clock):
+    """It is in cycles, which a later step may collect."""
+
+    def make(case, device):
+        left: list[object] = [torch.ones(2**24)]
+        left.append(left)
+        return SlowAtFirst(clock)
+
+    timed = TimedStepper(make, CASE, torch.device("cpu"))
+    gc.collect()
+    timed.warm_up()
+    assert timed.memory() > -(2**24)  # of the 2**26 bytes
