@@ -89,7 +89,7 @@ def choices(given: Sequence[str], minutes: float) -> list[Choice]:
     chosen = _besides(given, PARTS)
     run = run_of(_config(given, chosen))
     check_parts(run)  # before it is timed
-    chosen += _besides(given, _size(run, minutes))
+    chosen += _besides(given, [*_delta(run), *_size(run, minutes)])
     return chosen + _besides(given, [_learning_rate(_config(given, chosen))])
 
 
@@ -100,6 +100,15 @@ def _besides(given: Sequence[str], choices: Sequence[Choice]) -> list[Choice]:
 
 def _config(given: Sequence[str], chosen: Sequence[Choice]) -> RunConfig:
     return run_config(["optimizer.lr=1", *(choice.setting for choice in chosen), *given])
+
+
+def _delta(run: Run) -> list[Choice]:
+    """The next power of ten that is at most 1/n, if the option's delta is above."""
+    units = units_of(run.dataset, run.users)
+    if run.privacy.delta <= 1 / units.number:
+        return []
+    why = f"at most 1/n: a larger one permits publishing one {units.name} of {units.number:,}"
+    return [Choice(f"privacy.delta=1e-{math.ceil(math.log10(units.number))}", why)]
 
 
 def _size(run: Run, minutes: float) -> list[Choice]:

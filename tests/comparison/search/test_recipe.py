@@ -39,6 +39,16 @@ def test_fewer_examples_than_the_usual_batch_are_all_of_one():
     assert settings("validation=0.95")["batch_size"] == "72"
 
 
+def test_a_delta_that_could_publish_an_example_is_replaced(recwarn):
+    """SNLI has 549,367 training pairs, and the option's delta is 1e-5."""
+    on_pairs = ["dataset=snli", "features=minilm", "privacy=eps3"]
+    chosen = [each.setting for each in choices(on_pairs, 1.0)]
+    assert "privacy.delta=1e-6" in chosen
+    given = [each.setting for each in choices([*on_pairs, "privacy.delta=1e-7"], 1.0)]
+    assert not any("delta" in setting for setting in given)
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 8])
 def test_the_learning_rate_keeps_noise_within_its_limit(epsilon):
     chosen = settings(f"privacy.epsilon={epsilon}")
