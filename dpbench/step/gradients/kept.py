@@ -114,7 +114,9 @@ def _within(value: Any, depth: int = DEPTH) -> Iterator[object]:
             yield from _within(part, depth - 1)
 
 
-def _objects(container: Container) -> list[int]:
+def _objects(container: Container) -> list[int] | set[int]:
+    if isinstance(container, set):
+        return {*map(id, container)}  # a copy may have another order
     values = container.values() if isinstance(container, dict) else container
     return [*map(id, values)]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import EngineFallback, make_engine
 from dpbench.step.gradients.kept import forgotten, named_tensors
@@ -226,3 +226,18 @@ def test_a_constant_of_inference_mode_is_no_obstacle():
         model.register_buffer("constant", torch.tensor([torch.nan, 1.0]))
     with forgotten(model, by_value=True):
         model(examples(2).inputs)
+
+
+def test_a_set_is_the_same_in_any_order():
+    """A copy of a set may have another order, and this is nothing that a pass stored."""
+    module = nn.Identity()
+    module.names = {*range(64)}
+    module.names -= {*range(64)} - {1, 8, 9}
+    assert [*module.names] != [*module.names.copy()]
+    with forgotten(module) as (kept,):
+        pass
+    assert not kept.stores
+    with forgotten(module) as (kept,):
+        module.names.add(10)
+    assert kept.stores
+    assert module.names == {1, 8, 9}
