@@ -24,7 +24,7 @@ from scipy import special, stats
 from torch import nn
 
 from dpbench.learning.data import adult, california, cifar, dutch, mnist, snli, wine
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.data.fetch.download import Source
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients import Gradients
 from dpbench.step.gradients.engine import MaterialisedGradients
 from dpbench.step.mechanism.method import Method

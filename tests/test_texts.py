@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.models.bert import Bert
 from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training.budget import Privacy

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, jacrev
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.training.float64 import Network, in_float64, initial_network
 from dpbench.runs.training.run import Run

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.training.float64 import Network
 from dpbench.step.clipping import Clip
 from dpbench.step.gradients.engine import MaterialisedGradients

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.training.float64 import Network
 from dpbench.step.clipping import Clip
 from dpbench.step.gradients.engine import MaterialisedGradients

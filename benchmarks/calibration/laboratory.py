@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.training.float64 import Network, in_float64, initial_network
 from dpbench.runs.training.run import Run
 from dpbench.step.clipping import Clip

@@ -15,7 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.step.clipping import Clip, Problem
 from dpbench.step.gradients import Engine, Gradients, Layer
 from dpbench.step.mechanism.gradient import Gradient, ReleasedState

@@ -11,7 +11,7 @@ from dpbench.audit.canaries import worst_case_norm
 from dpbench.audit.game import check_auditable, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
-from dpbench.learning.data.dataset import Data
+from dpbench.learning.data.examples import Data
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.provenance import ResourceUsage

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.accountants import ORDERS, lower_bound, note
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.paper_epsilons import note_conversion, note_moments

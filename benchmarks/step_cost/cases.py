@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import Architecture
 from dpbench.runs.config.buildable import TARGET, build
 from dpbench.runs.config.space import SEARCH

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 
 from .cases import CannotBeTimed, Case
 from .stepper import BOUND, LR, NOISE_MULTIPLIER

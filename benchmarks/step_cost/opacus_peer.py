@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 
 from .cases import CannotBeTimed, Case
 from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 
 from .cases import Case
 from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import Engine, make_engine
 from dpbench.step.mechanism.method import Method

@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page
-from dpbench.learning.data.dataset import Batch, vocabulary_of
+from dpbench.learning.data.dataset import vocabulary_of
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 
 BOUND = 1.0
 NOISE_MULTIPLIER = 1.0

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.derive.users import Assignment, Population, Synthetic
+from dpbench.learning.data.examples import Data, Split
 from dpbench.step.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.system.seeds import generator
 

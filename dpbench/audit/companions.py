@@ -10,7 +10,7 @@ import torch
 from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import RunGame, last_release, on_canaries, recorded_step, run_game
 from dpbench.audit.inference import Scores
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.step import PrivateStep

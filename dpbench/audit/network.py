@@ -16,8 +16,8 @@ from dpbench.audit.canaries import coins
 from dpbench.audit.game import RunGame, last_release, recorded_step, run_game
 from dpbench.audit.inference import Scores
 from dpbench.audit.steps import check_single_steps
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.data.splits import joined
 from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step

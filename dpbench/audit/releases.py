@@ -15,7 +15,7 @@ from dpbench.audit.game import Game, parts_of
 from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, SearchAccount
 from dpbench.comparison.search.private import best_of, draw_trials
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.ledger import Ledger, Step, query
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.training.conformal import PrivateConformal

@@ -23,7 +23,7 @@ from dpbench.audit.game import (
 )
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import COUNTS

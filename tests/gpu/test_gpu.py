@@ -12,9 +12,9 @@ import torch
 from scipy import stats
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.scattering import Scattering
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.resnet9 import ResNet9
 from dpbench.runs.training import trainer

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, fetch
 from dpbench.learning.data.groups import Attributes, attributes_of, group_names, group_numbers
 from dpbench.learning.data.splits import check_test_share, held_out, shuffle_and_split, subsample

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, fetch, write_member
 from dpbench.learning.data.numeric import RegressionRows, z_scores
 from dpbench.learning.data.splits import shuffle_and_count

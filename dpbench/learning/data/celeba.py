@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, missing_file
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import ImageSide

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.splits import check_test_share, held_out, shuffle_and_split
 from dpbench.system.paths import installed_folder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, fetch
 from dpbench.learning.data.groups import Attributes, attributes_of, group_names, group_numbers
 from dpbench.learning.data.splits import check_test_share, held_out, shuffle_and_split

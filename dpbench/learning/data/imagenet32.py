@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import BROKEN_ARCHIVE, Source, altered_file
 from dpbench.learning.data.fetch.pickled import read_images
 from dpbench.system.errors import UserError

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, fetch
 
 

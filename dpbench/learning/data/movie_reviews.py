@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Data, Split, lengths_of
+from dpbench.learning.data.dataset import lengths_of
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, fetch
 from dpbench.learning.data.tokens import PublishedTexts
 

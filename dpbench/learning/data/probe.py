@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset, padding_of, vocabulary_of
+from dpbench.learning.data.dataset import Dataset, padding_of, vocabulary_of
+from dpbench.learning.data.examples import Batch
 
 
 def probe(dataset: Dataset, views: int) -> Batch:

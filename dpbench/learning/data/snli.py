@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Split, lengths_of
+from dpbench.learning.data.dataset import lengths_of
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokens import PublishedTexts

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import tokens_of
+from dpbench.learning.data.examples import tokens_of
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
 from dpbench.system.errors import Unavailable, UserError, first_line, warn

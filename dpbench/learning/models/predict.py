@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.system.memory import run_with_halving
 
 ByRow = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import Shift

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.runs.diagnostics.batch import (
     BatchGradients,
     batch_gradients,

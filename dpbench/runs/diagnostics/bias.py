@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.runs.diagnostics.batch import unaugmented
 from dpbench.runs.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.runs.diagnostics.observer import Observer, chosen_groups

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vjp, vmap
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.step.gradients import Engine
 
 

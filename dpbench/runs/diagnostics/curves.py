@@ -5,7 +5,7 @@ Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). None is for early stoppi
 
 from dataclasses import dataclass
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.learning.metrics import calibration, classification
 from dpbench.learning.models.predict import predict
 from dpbench.runs.diagnostics.batch import isolated_evaluation

@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.runs.diagnostics import excess_risk
 from dpbench.runs.diagnostics.batch import (
     GroupMeans,

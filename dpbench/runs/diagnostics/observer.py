@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Protocol
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system.errors import UserError
 from dpbench.system.validate import is_integer, quoted

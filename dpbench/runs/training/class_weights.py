@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Dataset, Split, people_of
+from dpbench.learning.data.dataset import Dataset, people_of
 from dpbench.learning.data.derive.users import Users
+from dpbench.learning.data.examples import Split
 from dpbench.runs.training.statistics import counts_of
 from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.noise import Gaussian

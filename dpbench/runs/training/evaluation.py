@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.learning.data.dataset import Dataset, calibration_size_of
+from dpbench.learning.data.examples import Data, Split, Targets
 from dpbench.learning.metrics.calibration import scores_of_truth, set_metrics
 from dpbench.learning.metrics.evaluation import evaluate as metrics_of_split
 from dpbench.learning.metrics.registry import NOISY_ACCURACY

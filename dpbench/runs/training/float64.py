@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.runs.training.run import Run
 from dpbench.step.gradients.engine import Loss

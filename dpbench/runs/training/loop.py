@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch, Split
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.users import Population
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.learning.models.architecture import ClassWeighted
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.diagnostics.observer import Observer

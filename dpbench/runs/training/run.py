@@ -9,17 +9,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import (
-    Data,
-    Dataset,
-    Fact,
-    check_declared,
-    check_loaded,
-    facts_of,
-)
+from dpbench.learning.data.dataset import Dataset, Fact, check_declared, check_loaded, facts_of
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.normalization import Normalization, with_transform
 from dpbench.learning.data.derive.users import Users
+from dpbench.learning.data.examples import Data
 from dpbench.learning.models.architecture import Architecture
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT

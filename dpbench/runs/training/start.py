@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn, optim
 
-from dpbench.learning.data.dataset import Data, Split, lengths_of
+from dpbench.learning.data.dataset import lengths_of
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.probe import probe, probe_users
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted, check_outputs
 from dpbench.runs.config.settings import no_device

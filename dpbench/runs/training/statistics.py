@@ -11,16 +11,9 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dpbench.learning.data.dataset import (
-    MOMENTS,
-    Dataset,
-    Fact,
-    Split,
-    bounded_of,
-    people_of,
-    selected_of,
-)
+from dpbench.learning.data.dataset import MOMENTS, Dataset, Fact, bounded_of, people_of, selected_of
 from dpbench.learning.data.derive.users import Users
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step, query
 from dpbench.step.mechanism.noise import GRID, Gaussian
 from dpbench.step.mechanism.streams import Stream

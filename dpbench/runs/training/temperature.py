@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch, Dataset, Split
+from dpbench.learning.data.dataset import Dataset
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step

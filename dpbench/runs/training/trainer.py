@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Data
+from dpbench.learning.data.examples import Data
 from dpbench.learning.metrics.evaluation import packages_of_metrics
 from dpbench.learning.metrics.registry import computed
 from dpbench.learning.metrics.reliability import reliability

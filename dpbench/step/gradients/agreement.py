@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.coupling import crowd, perturbation
 from dpbench.step.gradients.engine import Engine, Gradients, MaterialisedGradients, PerExampleShift

@@ -5,7 +5,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.agreement import disagreement
 from dpbench.step.gradients.coupling import crowd, refuse_coupling

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients.kept import forgotten
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.parameters import Parameters

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients.kept import forgotten
 from dpbench.step.gradients.norms import may_exceed, selected, squared_norms
 from dpbench.step.gradients.options import ForwardOptions

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients.precision import FLOAT32, Precision
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 

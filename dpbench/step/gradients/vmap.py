@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._functorch import autograd_function
 from torch.func import functional_call, grad_and_value, vmap
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.kept import forgotten

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.mechanism.gradient import PerExample

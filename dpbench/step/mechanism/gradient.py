@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.clipping import Clip, Part
 from dpbench.step.gradients import Engine, Gradients
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients import Gradients
 from dpbench.step.gradients.engine import EngineFallback
 from dpbench.step.gradients.ghost import Ghost

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from operator import itemgetter
 from typing import TypeVar
 
-from dpbench.learning.data.dataset import Batch, Lengths
+from dpbench.learning.data.examples import Batch, Lengths
 from dpbench.system.errors import UserError
 from dpbench.system.memory import is_out_of_memory, run_with_halving
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.clipping import Clip, CountQuery
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import may_be_nonfinite

@@ -7,7 +7,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity
 from dpbench.step.clipping.clip import OneBound, check_bound, ratio

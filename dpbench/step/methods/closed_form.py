@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, Problem
 from dpbench.step.gradients import Engine, Gradients, at_least_float32

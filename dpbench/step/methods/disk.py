@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from msgspec import Meta
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients

@@ -6,8 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.users import Units
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip, Problem
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, at_least_float32

@@ -16,7 +16,7 @@ from dpbench.benchmarks.exposure.white_box import Transcript, likelihood, play_w
 from scipy import stats
 
 from dpbench.audit.inference import gdp_epsilon, one_run_epsilon
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.accountants import pld
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build, run_of

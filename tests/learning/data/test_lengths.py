@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Batch, Lengths, Split
+from dpbench.learning.data.examples import Batch, Lengths, Split
 from dpbench.learning.data.tokens import Tokens
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.predict import predict

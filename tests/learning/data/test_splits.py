@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.learning.data.splits import shuffle_and_split, subsample
 from dpbench.system.seeds import numpy_generator
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpbench.comparison.search.selection import RULES, Trial, ranked
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.run import Run

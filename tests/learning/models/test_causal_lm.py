@@ -6,7 +6,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import REDUCTIONS, token_mean
 from dpbench.learning.models.causal_lm import CausalLm
 from dpbench.learning.models.lora import Adapted, Lora

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.bert import Bert
 from dpbench.learning.models.resnet9 import ResNet9

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.cnn_tanh import CnnTanh
 from dpbench.learning.models.logistic import Logistic

@@ -8,7 +8,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.text import Text

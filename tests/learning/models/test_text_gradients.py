@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.data.tokens import Tokens
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.lora import Lora

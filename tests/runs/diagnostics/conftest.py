@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch, Split
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.diagnostics.excess_risk import Expansion
 from dpbench.step.gradients import make_engine

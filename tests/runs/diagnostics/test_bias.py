@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.buildable import check_settings
 from dpbench.runs.diagnostics.batch_bias import measure

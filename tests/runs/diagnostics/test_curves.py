@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.models.architecture import squared_error
 from dpbench.runs.config.buildable import check_settings

@@ -11,8 +11,8 @@ from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.figure import remarks
 from dpbench.comparison.tables.runs import Row
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data, Split
 
 WILD = ["model=logistic", "method.bound=1e3", "optimizer.lr=1e38", "epochs=3"]
 LEFT_OUT = "gradients were not finite and counted as zero (exact, not covered)"

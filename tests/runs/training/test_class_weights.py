@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.learning.models.architecture import ClassWeighted, cross_entropy
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism

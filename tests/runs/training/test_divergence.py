@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.models.predict import predict
 from dpbench.runs.training import evaluation
 from dpbench.runs.training.plan import plan, privacy_statement

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch, Data, Split
+from dpbench.learning.data.examples import Batch, Data, Split
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.training.evaluation import _scaling, evaluate
 from dpbench.step.gradients import EngineFallback, make_engine

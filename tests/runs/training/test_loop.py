@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
+from dpbench.learning.data.examples import Data, Split
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import options
 from dpbench.runs.diagnostics.bias import BiasDiagnostics

@@ -10,9 +10,9 @@ from itertools import repeat
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.derive.calibration import WithCalibration
 from dpbench.learning.data.derive.users import Column
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training import temperature
 from dpbench.runs.training.conformal import PrivateConformal

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from dpbench.learning.data.custom.preparation import load_preparation
 from dpbench.learning.data.custom.table_rows import TableRows
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger
 from dpbench.privacy.profiles import ledger_profile

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
-from dpbench.learning.data.dataset import Split
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Split
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism
 from dpbench.runs.config.compose import compose

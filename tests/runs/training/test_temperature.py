@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.comparison.verify.records import contradictions
-from dpbench.learning.data.dataset import Split
+from dpbench.learning.data.examples import Split
 from dpbench.learning.metrics import calibration as exact
 from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.privacy.accountants import pld, rdp

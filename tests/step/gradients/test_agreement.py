@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.standardised import StandardisedConv2d
 from dpbench.step.gradients import ENGINES, EngineFallback, PerExampleShift, make_engine

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.nn.utils import prune
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import ENGINES, EngineFallback, layers, make_engine
 from dpbench.system.errors import UserError

@@ -11,7 +11,7 @@ import torch
 from opacus import GradSampleModule
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build

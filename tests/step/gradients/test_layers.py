@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.standardised import StandardisedConv2d
 from dpbench.step.gradients import EngineFallback, PerExampleShift, engine, make_engine
 from dpbench.step.gradients.ghost import Ghost

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.modules import module as modules_of_torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import EngineFallback, Parameters, make_engine
 from dpbench.step.gradients.engine import PerExampleShift

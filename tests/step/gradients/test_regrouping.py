@@ -6,7 +6,7 @@ from hydra.utils import instantiate
 from torch import nn
 from torch.nn import functional as F
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.compose import compose
 from dpbench.step.clipping import Abadi

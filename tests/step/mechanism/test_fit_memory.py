@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.dry_run import fit_memory

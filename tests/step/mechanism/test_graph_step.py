@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.clipping import Abadi
 from dpbench.step.gradients import EngineFallback
 from dpbench.step.mechanism import draws, graph_step, noise

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.clipping import Abadi, Unclipped
 from dpbench.step.gradients import make_engine

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.diagnostics.excess_risk import noise_risk
 from dpbench.step.clipping import CountQuery
 from dpbench.step.mechanism.step import PrivateStep

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.runs.config.buildable import check_settings
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Method

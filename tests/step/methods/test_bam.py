@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.gradients import ENGINES, make_engine
 from dpbench.step.gradients.penalised import penalised
 from dpbench.step.mechanism.gradient import ReleasedState

@@ -12,7 +12,7 @@ from torch import nn
 
 from dpbench.audit.inference import Scores, bounds, refutes
 from dpbench.audit.request import prepare_audit
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger, Poisson, Step

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.step.clipping.choice import BY_NORM
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.methods.dp_fedavg import dp_fedavg

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.users import Units, iid
+from dpbench.learning.data.examples import Batch
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.runs.training.accounting import statement
 from dpbench.step.clipping.choice import BY_NORM

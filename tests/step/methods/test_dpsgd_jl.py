@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpbench.learning.data.dataset import Batch, Split
 from dpbench.learning.data.derive.users import iid
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.step.mechanism.streams import seeded
 from dpbench.step.methods.dp_fedsgd import local_batches
 

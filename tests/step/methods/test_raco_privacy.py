@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpbench.audit.audit import GAMES
 from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.request import prepare_audit
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import Ledger, Poisson, Step

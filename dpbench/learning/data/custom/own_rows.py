@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from dpbench.learning.data.custom.people import people_of
 from dpbench.learning.data.custom.source import OwnTable
-from dpbench.learning.data.dataset import Data, Fact, Split
+from dpbench.learning.data.dataset import Fact
+from dpbench.learning.data.examples import Data, Split
 from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError, counted
 from dpbench.system.seeds import numpy_generator

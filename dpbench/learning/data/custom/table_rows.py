@@ -15,7 +15,8 @@ from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
-from dpbench.learning.data.dataset import MOMENTS, Fact, Split, lengths_of
+from dpbench.learning.data.dataset import MOMENTS, Fact, lengths_of
+from dpbench.learning.data.examples import Split
 from dpbench.learning.data.tokens import TextPreparation, Tokens, check_lengths, with_predicted
 from dpbench.system.validate import integer, is_integer, one_of
 

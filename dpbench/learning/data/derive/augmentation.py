@@ -12,7 +12,8 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset, check_images
+from dpbench.learning.data.dataset import Dataset, check_images
+from dpbench.learning.data.examples import Batch
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share, Whole, one_of
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, of_base, people_of
+from dpbench.learning.data.dataset import Dataset, DerivedDataset, of_base, people_of
+from dpbench.learning.data.examples import Data
 from dpbench.learning.data.splits import held_out
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import (
-    Data,
     Dataset,
     DerivedDataset,
-    Split,
     class_sizes_of,
     of_base,
     people_of,
 )
 from dpbench.learning.data.derive.fewer import Fewer
 from dpbench.learning.data.derive.unbalanced import Unbalanced
+from dpbench.learning.data.examples import Data, Split
 from dpbench.system.files import replace_file
 from dpbench.system.progress import counting
 

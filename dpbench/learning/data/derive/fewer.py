@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.learning.data.dataset import Dataset, DerivedDataset
+from dpbench.learning.data.examples import Data
 from dpbench.system.validate import Count, integer
 
 

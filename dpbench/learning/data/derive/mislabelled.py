@@ -12,15 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import (
-    Data,
-    Dataset,
-    DerivedDataset,
-    Split,
-    Targets,
-    of_base,
-    people_of,
-)
+from dpbench.learning.data.dataset import Dataset, DerivedDataset, of_base, people_of
+from dpbench.learning.data.examples import Data, Split, Targets
 from dpbench.learning.data.splits import joined
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator

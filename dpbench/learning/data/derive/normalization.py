@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Dataset, check_images
+from dpbench.learning.data.dataset import Dataset, check_images
+from dpbench.learning.data.examples import Data
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Positive
 

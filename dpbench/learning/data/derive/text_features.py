@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Dataset, Lengths, has_pairs, padding_of, vocabulary_of
+from dpbench.learning.data.dataset import Dataset, has_pairs, padding_of, vocabulary_of
 from dpbench.learning.data.derive.pretrained import (
     AT_ONCE,
     LARGEST,
     FrozenNetwork,
     one_by_one,
 )
+from dpbench.learning.data.examples import Lengths
 from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.published_weights import with_encoder_weights
 from dpbench.system.errors import UserError

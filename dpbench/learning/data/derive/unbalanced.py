@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, class_sizes_of
+from dpbench.learning.data.dataset import Dataset, DerivedDataset, class_sizes_of
+from dpbench.learning.data.examples import Data
 from dpbench.learning.data.splits import subsample
 from dpbench.system.errors import UserError
 from dpbench.system.validate import fraction, integer

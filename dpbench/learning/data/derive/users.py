@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset, Split, people_of
+from dpbench.learning.data.dataset import Dataset, people_of
+from dpbench.learning.data.examples import Batch, Split
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import integer, number, positive

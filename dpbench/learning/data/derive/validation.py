@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, people_of
+from dpbench.learning.data.dataset import Dataset, DerivedDataset, people_of
+from dpbench.learning.data.examples import Data
 from dpbench.learning.data.splits import drawn, held_out, held_out_together
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.augmentation import FLIPS, PADDINGS, ShiftsFlips
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.data.dutch import Dutch
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.buildable import check_settings
 from dpbench.step.gradients import make_engine

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data, Split, calibration_size_of
+from dpbench.learning.data.dataset import calibration_size_of
 from dpbench.learning.data.derive.calibration import WithCalibration
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data, Split
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
 from dpbench.system.errors import UserError

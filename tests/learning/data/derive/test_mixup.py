@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.mixup import MAX_ALPHA, MIN_ALPHA, SelfMixup
+from dpbench.learning.data.examples import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import prepare

@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data
 from dpbench.learning.data.derive.normalization import Normalization, with_transform
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data
 from dpbench.runs.config.buildable import check_settings
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build

@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import RobertaConfig, RobertaModel
 
-from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.derive.features import WithFeatures
 from dpbench.learning.data.derive.text_features import TextFeatures
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data, Split
 from dpbench.runs.config.compose import compose
 from dpbench.system.errors import UserError
 

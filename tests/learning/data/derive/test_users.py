@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.learning.data.dataset import Split
 from dpbench.learning.data.derive.users import dirichlet, iid, shards, units_of
+from dpbench.learning.data.examples import Split
 from dpbench.system.errors import UserError
 
 DEALS = {

@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench.learning.data.dataset import Data
 from dpbench.learning.data.derive.unbalanced import Unbalanced
 from dpbench.learning.data.derive.validation import WithValidation
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.examples import Data
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
 from dpbench.runs.training.plan import plan
