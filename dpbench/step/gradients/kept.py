@@ -117,8 +117,9 @@ def _within(value: Any, depth: int = DEPTH) -> Iterator[object]:
 def _objects(container: Container) -> list[int] | set[int]:
     if isinstance(container, set):
         return {*map(id, container)}  # a copy may have another order
-    values = container.values() if isinstance(container, dict) else container
-    return [*map(id, values)]
+    if isinstance(container, dict):
+        return [*map(id, container), *map(id, container.values())]
+    return [*map(id, container)]
 
 
 def _version(x: Tensor) -> int:

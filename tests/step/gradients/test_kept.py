@@ -60,6 +60,21 @@ class Elements(Net):
             self.last.append(1)
 
 
+class Renamed(Net):
+    """Changes a key alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.flags = {"unseen": True}
+
+    def has_seen(self):
+        return "seen" in self.flags
+
+    def keep(self, largest):
+        if largest > LARGE and not self.has_seen():
+            self.flags["seen"] = self.flags.pop("unseen")
+
+
 class Mode(Net):
     def keep(self, largest):
         if largest > LARGE:
@@ -131,7 +146,7 @@ class Weight(Net):
                 self.layers[0].bias.neg_()
 
 
-UNDONE = (Flag, Elements, Mode, Attribute, Renewed, Nested)
+UNDONE = (Flag, Elements, Renamed, Mode, Attribute, Renewed, Nested)
 REFUSED = (Buffer, Data, Normalisation, Weight, Inside)
 
 
