@@ -1,10 +1,12 @@
 """Nothing that a pass stores in a model is there in the next, which may be of other examples."""
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeGuard
 
+import numpy as np
 from torch import Tensor, nn
 
 from dpbench.system.errors import UserError
@@ -18,23 +20,27 @@ OF_TORCH = {key for key in vars(nn.Module()) if "hooks" not in key and key != "t
 """Attributes of all modules, such as the dictionary of their parameters; hooks are not among them,
 as a pass may set some."""
 
-Container = list | dict | set | deque
-CONTAINERS = (list, dict, OrderedDict, set, deque)
+CONTAINERS = (list, dict, OrderedDict, defaultdict, Counter, set, deque, bytearray, np.ndarray)
+
+Container = list | dict | set | deque | bytearray | np.ndarray
+
+ELSEWHERE = (Tensor, type, ModuleType)
+"""What has attributes that are not looked into."""
 
 DEPTH = 4
 """How far containers are looked into that are in others."""
 
 
 @contextmanager
-def forgotten(*parts: object, by_value: bool = False) -> Iterator[list["Kept"]]:
+def forgotten(*parts: object, by_value: bool = False) -> Iterator["Kept"]:
     """The context of a pass, after which the attributes of all modules are as they were before, and
-    so are the elements of lists, dictionaries and sets among them, or in these.
+    so are the elements of containers and the attributes of other objects among them, or in these.
 
     parts: the model and the loss, of which only modules keep anything. by_value: whether values
     are compared, which takes time; torch does not count all changes in place. Raises UserError for
     a tensor that was changed in place.
     """
-    kept = [Kept(module) for _, module in modules_of(*parts)]
+    kept = Kept(*parts)
     before = [
         (name, x, _version(x), x.clone() if by_value and not isinstance(x, nn.Parameter) else None)
         for name, x in named_tensors(*parts)
@@ -42,8 +48,7 @@ def forgotten(*parts: object, by_value: bool = False) -> Iterator[list["Kept"]]:
     try:
         yield kept
     finally:
-        for one in kept:
-            one.restore()
+        kept.restore()
     for name, x, version, value in before:
         if _version(x) != version or not (value is None or _equal(x, value)):
             raise UserError(CHANGED % name)
@@ -63,35 +68,54 @@ def named_tensors(*parts: object) -> list[tuple[str, Tensor]]:
 
 
 class Kept:
-    """What one module keeps. stores: whether a pass had stored something else."""
+    """What the modules in the model and the loss keep. stores: whether a pass had stored something
+    else."""
 
     stores = False
 
-    def __init__(self, module: nn.Module):
-        self._dictionaries = [(own, own.copy()) for own in (vars(module), module._buffers)]
-        self._containers = [
-            (part, part.copy())
-            for value in own_attributes(module).values()
-            for part in _within(value)
-            if isinstance(part, Container) and type(part) in CONTAINERS
-        ]
+    def __init__(self, *parts: object):
+        modules = [module for _, module in modules_of(*parts)]
+        found: list[Container] = [own for m in modules for own in (vars(m), m._buffers)]
+        for module in modules:
+            for value in own_attributes(module).values():
+                found += filter(_is_container, _within(value))
+        self._before = [(each, each.copy()) for each in {id(each): each for each in found}.values()]
 
     def restore(self) -> None:
         """Undo what has changed since."""
-        for own, before in self._dictionaries:
-            self._refill(own, before)
-        for container, elements in self._containers:
-            self._refill(container, elements)
+        for container, before in self._before:
+            if _content(container) != _content(before):
+                self.stores = True
+                _refill(container, before)
 
-    def _refill(self, container: Container, elements: Container) -> None:
-        now, before = map(_objects, (container, elements))
-        if now != before:
-            self.stores = True
-            container.clear()
-            if isinstance(container, (list, deque)):
-                container.extend(elements)
-            else:
-                container.update(elements)
+
+def _is_container(part: object) -> TypeGuard[Container]:
+    return type(part) in CONTAINERS
+
+
+def _refill(container: Container, before: Any) -> None:
+    if isinstance(container, np.ndarray):
+        container[...] = before
+        return
+    container.clear()
+    if isinstance(container, (dict, set)):
+        container.update(before)
+    else:
+        container.extend(before)
+
+
+def _content(container: Container) -> object:
+    """What two containers are compared by: the identity of their elements."""
+    match container:
+        case np.ndarray():
+            return container.shape, container.tobytes()
+        case bytearray():
+            return bytes(container)
+        case set():
+            return {*map(id, container)}  # a copy may have another order
+        case dict():
+            return [*map(id, container), *map(id, container.values())]
+    return [*map(id, container)]
 
 
 def modules_of(*parts: object) -> Iterator[tuple[str, nn.Module]]:
@@ -107,19 +131,15 @@ def own_attributes(module: nn.Module) -> dict[str, object]:
 
 
 def _within(value: Any, depth: int = DEPTH) -> Iterator[object]:
-    """A value and, if it is a container, all that is in it."""
+    """A value and, if it is a container or an object with attributes, all that is in it."""
     yield value
-    if depth and type(value) in (*CONTAINERS, tuple):
+    if isinstance(value, (*ELSEWHERE, np.ndarray, bytearray)) or not depth:
+        return
+    if type(value) in (*CONTAINERS, tuple):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _within(part, depth - 1)
-
-
-def _objects(container: Container) -> list[int] | set[int]:
-    if isinstance(container, set):
-        return {*map(id, container)}  # a copy may have another order
-    if isinstance(container, dict):
-        return [*map(id, container), *map(id, container.values())]
-    return [*map(id, container)]
+    elif isinstance(own := getattr(value, "__dict__", None), dict):
+        yield from _within(own, depth)
 
 
 def _version(x: Tensor) -> int:

@@ -1,8 +1,10 @@
 """What a rare example stores in a model or loss is not there for others."""
 
 import warnings
-from collections import deque
+from collections import Counter, defaultdict, deque
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -73,6 +75,56 @@ class Renamed(Net):
     def keep(self, largest):
         if largest > LARGE and not self.has_seen():
             self.flags["seen"] = self.flags.pop("unseen")
+
+
+class InObject(Net):
+    """Stores in what is neither a module nor a list or dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = self.made()
+
+    def made(self):
+        return SimpleNamespace(flags=SimpleNamespace(seen=False))
+
+    def has_seen(self):
+        return self.kept.flags.seen
+
+    def keep(self, largest):
+        if largest > LARGE:
+            self.kept.flags.seen = True
+
+
+class Counted(InObject):
+    def made(self):
+        return Counter()
+
+    def has_seen(self):
+        return self.kept["seen"]
+
+    def keep(self, largest):
+        self.kept["seen"] += int(largest > LARGE)
+
+
+class CountedByDefault(Counted):
+    def made(self):
+        return defaultdict(int)
+
+
+class Number(InObject):
+    def made(self):
+        return np.zeros(2)
+
+    def has_seen(self):
+        return self.kept[1] > 0
+
+    def keep(self, largest):
+        self.kept[1] += int(largest > LARGE)
+
+
+class Byte(Number):
+    def made(self):
+        return bytearray(2)
 
 
 class Mode(Net):
@@ -146,7 +198,10 @@ class Weight(Net):
                 self.layers[0].bias.neg_()
 
 
-UNDONE = (Flag, Elements, Renamed, Mode, Attribute, Renewed, Nested)
+UNDONE = (
+    *(Flag, Elements, Renamed, Mode, Attribute, Renewed, Nested),
+    *(InObject, Counted, CountedByDefault, Number, Byte),
+)
 REFUSED = (Buffer, Data, Normalisation, Weight, Inside)
 
 
@@ -249,10 +304,10 @@ def test_a_set_is_the_same_in_any_order():
     module.names = {*range(64)}
     module.names -= {*range(64)} - {1, 8, 9}
     assert [*module.names] != [*module.names.copy()]
-    with forgotten(module) as (kept,):
+    with forgotten(module) as kept:
         pass
     assert not kept.stores
-    with forgotten(module) as (kept,):
+    with forgotten(module) as kept:
         module.names.add(10)
     assert kept.stores
     assert module.names == {1, 8, 9}

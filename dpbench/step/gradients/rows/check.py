@@ -117,11 +117,11 @@ class RowCheck:
                 yield
         else:
             with (
-                forgotten(self._model, self._loss) as modules,
+                forgotten(self._model, self._loss) as kept,
                 self._followed(inputs, others, kind, values),
             ):
                 yield
-            self._stores |= any(module.stores for module in modules)
+            self._stores |= kept.stores
         self._seen.add(kind)
 
     def few_first(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
