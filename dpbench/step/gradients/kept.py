@@ -56,7 +56,7 @@ def forgotten(*parts: object, by_value: bool = False) -> Iterator["Kept"]:
 
 def named_tensors(*parts: object) -> list[tuple[str, Tensor]]:
     """The parameters, buffers and other tensors among the attributes of all modules, and in
-    containers there."""
+    containers and other objects there."""
     return [
         (f"{name}.{key}".lstrip("."), x)
         for name, module in modules_of(*parts)
@@ -76,9 +76,8 @@ class Kept:
     def __init__(self, *parts: object):
         modules = [module for _, module in modules_of(*parts)]
         found: list[Container] = [own for m in modules for own in (vars(m), m._buffers)]
-        for module in modules:
-            for value in own_attributes(module).values():
-                found += filter(_is_container, _within(value))
+        values = (value for module in modules for value in own_attributes(module).values())
+        found += [part for value in values for part in _within(value) if _is_container(part)]
         self._before = [(each, each.copy()) for each in {id(each): each for each in found}.values()]
 
     def restore(self) -> None:
@@ -105,7 +104,8 @@ def _refill(container: Container, before: Any) -> None:
 
 
 def _content(container: Container) -> object:
-    """What two containers are compared by: the identity of their elements."""
+    """What two containers are compared by: the identities of their elements, or the values of
+    arrays and bytes."""
     match container:
         case np.ndarray():
             return container.shape, container.tobytes()
