@@ -70,7 +70,7 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
 
 def _word(repetition, at_edge):
     gaps = [
-        Gap(dict(enumerate(row)), EDGE if number < at_edge else NO_DOUBTS)
+        Gap(dict(enumerate(row)), doubts=EDGE if number < at_edge else NO_DOUBTS)
         for number, row in enumerate(repetition)
     ]
-    return judge_claim(gaps, 0.0)[0].word
+    return judge_claim(gaps)[0].word

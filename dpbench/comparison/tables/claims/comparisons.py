@@ -72,7 +72,7 @@ class JudgedClaim:
 
 def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
     """The claim with the verdicts on its comparisons, and on itself."""
-    ruling, words = judge_claim([c.found for c in comparisons], claim.by)
+    ruling, words = judge_claim([c.found for c in comparisons])
     pairs = zip(comparisons, words, strict=True)
     judged = (replace(c, verdict=word, reason=reason) for c, (word, reason) in pairs)
     return JudgedClaim(claim, tuple(judged), ruling)
@@ -141,6 +141,7 @@ class ClaimEvidence:
         theirs = self._side(compared, compared.than, has_budgets)
         return Gap(
             in_favour=compared.in_favour(compared.gaps),
+            margin=0.0 if claim.by else 1.0,
             doubts=doubts_of(ours, theirs),
             beside=compared.in_favour(self._gaps_again(compared)),
             no_headroom=self._no_headroom(compared),

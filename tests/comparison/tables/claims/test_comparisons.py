@@ -18,6 +18,7 @@ from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import _notes_on_trials, build_table
 from dpbench.learning.metrics.metric import Margin
+from dpbench.learning.metrics.paired_t import POWER
 from dpbench.system.errors import UserError
 
 PRINTED = {
@@ -137,6 +138,16 @@ def test_a_claim_may_ask_for_more_or_for_no_less_than_so_much(judged):
     assert judged(five_more, {**claim, "by": 6}).verdict == "fails"
     assert judged(one_less, {**claim, "by": -2}).verdict == "holds"
     assert judged(one_less, {**claim, "by": -0.5}).verdict == "fails"
+
+
+def test_no_seeds_are_promised_to_decide_a_gap_that_is_just_as_large_as_is_claimed(judged):
+    """Seeds would soon show that it is within a margin of it, from which nothing follows."""
+    claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]}
+    nearly = (0.7201, 0.7599)  # two points more, and a hundredth more or less
+    promised = {
+        by: judged(nearly, {**claim, "by": by}).ruling.effect.seeds_needed(POWER) for by in (1, 2)
+    }
+    assert promised == {1: 2, 2: None}
 
 
 def test_a_row_may_be_held_against_a_number_and_an_unknown_column_is_named(judged):
