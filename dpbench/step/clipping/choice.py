@@ -69,8 +69,9 @@ def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
     total = _total(bound, style)
     if style == "flat":
         return make(total)
-    given = isinstance(bound, list | tuple)
-    return Layerwise(make(total), tuple(number / total for number in bound) if given else None)
+    if not isinstance(bound, list | tuple):
+        return Layerwise(make(total))
+    return Layerwise(make(total), tuple(number / total for number in bound))
 
 
 def _named(clip: ClipName) -> tuple[str, Callable[[float], Any]]:
