@@ -9,6 +9,7 @@ import pytest
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import options
 from dpbench.runs.execution.prepare import build
+from dpbench.system.errors import UserError
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
 NAMES = options("method")
@@ -21,6 +22,27 @@ def card(name: str) -> str:
 
 def settings_of(name: str) -> dict:
     return {k: v for k, v in compose([f"method={name}"])["method"].items() if k != "_target_"}
+
+
+@pytest.mark.parametrize("clip", ["batch", "none"])
+def test_the_overview_names_the_methods_that_refuse_a_clip_without_proof(clip):
+    said = re.search(r"no epsilon is shown\. (.*?)\srefuse both", card("README"), re.DOTALL)
+    refused = set()
+    for name in NAMES:
+        if "clip" in settings_of(name):
+            try:
+                build(compose([f"method={name}", f"method.clip={clip}", "method.style=flat"]))
+            except UserError:
+                refused.add(name)
+    assert refused == {*re.findall(r"`(\w+)`", said[1])}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_for_users_names_every_way_to_have_them(name):
+    head = (CARDS.parents[1] / "conf" / "method" / f"{name}.yaml").read_text().partition("_target_")
+    if "users=" in head[0]:
+        for users in options("users"):
+            assert users == "none" or users in head[0]
 
 
 def test_every_method_has_a_card_and_every_card_a_method():

@@ -30,8 +30,9 @@ def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, in
         raise UserError(f"model={model} needs images, and these inputs are {shape}; use mlp.")
     channels, height, width = shape
     if min(height, width) < least:
+        others = "mlp" if model == "cnn_tanh" else "cnn_tanh or mlp"
         raise UserError(
             f"model={model} needs images of {least} x {least} pixels or more, and these are "
-            f"{height} x {width}; use cnn_tanh or mlp."
+            f"{height} x {width}; use {others}."
         )
     return channels, height, width

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -21,8 +20,8 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 class FineTuned(Protocol):
-    """A model's settings of what is trained. share: of the weights of linear maps and convolutions,
-    the largest, for `largest_and_head`."""
+    """A model's settings of what is trained. share: of the weights of each linear map and
+    convolution, the largest, for `largest_and_head`."""
 
     @property
     def train(self) -> str: ...
@@ -106,15 +105,12 @@ class Sparse(nn.Module):
 def train_largest(net: nn.Module, layers: dict[str, Any], share: float) -> None:
     """Replace layers of a network, by their names, by ones whose largest weights are trained.
 
-    share: of all weights of these layers together, by magnitude; at least one. Luo et al. 2021,
-    "Scalable differential privacy with sparse network finetuning". Magnitudes are those of the
-    public weights, so the choice says nothing about the data.
+    share: of each layer's weights, by magnitude; at least one. Luo et al. 2021, "Scalable
+    differential privacy with sparse network finetuning". Magnitudes are those of the public
+    weights, so the choice says nothing about the data.
     """
-    sizes = torch.cat([layer.weight.detach().abs().flatten() for layer in layers.values()])
-    count = max(1, int(share * len(sizes)))
-    chosen = torch.zeros(len(sizes), dtype=torch.bool)
-    chosen[sizes.topk(count).indices] = True
-    parts = chosen.split([layer.weight.numel() for layer in layers.values()])
-    for (path, layer), part in zip(layers.items(), parts, strict=True):
-        if part.any():
-            net.set_submodule(path, Sparse(layer, part.nonzero().flatten()))
+    # By layer, and not of all together: a run is planned without the weights, by their numbers.
+    for path, layer in layers.items():
+        sizes = layer.weight.detach().abs().flatten()
+        places = sizes.topk(max(1, int(share * len(sizes)))).indices.sort().values
+        net.set_submodule(path, Sparse(layer, places))

@@ -55,9 +55,9 @@ def make_clip(clip: ClipName, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if name == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    single = _scalar(bound)
-    check_bound("the clipping bound (method.bound)", single)
-    return make(single)
+    total = _total(bound, style)
+    check_bound("the clipping bound (method.bound)", total)
+    return make(total)
 
 
 def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
@@ -66,20 +66,19 @@ def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
     if name in WITHOUT_PROOF:
         raise UserError(f"method.clip={name} has no bound to adapt: choose {', '.join(BY_NORM)}.")
     one_of("method.style", style, STYLES)
+    total = _total(bound, style)
     if style == "flat":
-        return make(_scalar(bound))
+        return make(total)
     if not isinstance(bound, list | tuple):
-        return Layerwise(make(bound))
-    for number in bound:
-        check_bound("each of method.bound", number)
-    total = math.hypot(*bound)
+        return Layerwise(make(total))
     return Layerwise(make(total), tuple(number / total for number in bound))
 
 
 def _named(clip: ClipName) -> tuple[str, Callable[[float], Any]]:
     """The name of a clip, and what makes it with its constants from a bound."""
     constants = {"name": clip} if isinstance(clip, str) else dict(clip)
-    name = one_of("method.clip", constants.pop("name", None), CLIPS)
+    known_keys("method.clip", constants, constants, required=["name"])
+    name = one_of("method.clip", constants.pop("name"), CLIPS)
     make = {**BY_NORM, **WITHOUT_PROOF}[name]
     known_keys(f"method.clip={name}", constants, getattr(make, "keywords", ()))
     return name, partial(make, **constants)
@@ -92,9 +91,14 @@ def require_style(supported: str, style: str, what: str, why: str) -> None:
         raise UserError(f"{what} cannot be {style}: {why}; use method.style={supported}.")
 
 
-def _scalar(bound: Bounds) -> float:
-    if isinstance(bound, list | tuple):
+def _total(bound: Bounds, style: str) -> float:
+    """R, of which a list has the part of each layer."""
+    if not isinstance(bound, list | tuple):
+        return bound
+    if style == "flat":
         raise UserError(
             "method.bound has one number per layer, which needs method.style=layerwise."
         )
-    return bound
+    for number in bound:
+        check_bound("each of method.bound", number)
+    return math.hypot(*bound)

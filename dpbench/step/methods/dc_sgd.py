@@ -45,6 +45,7 @@ class LeastError(Abadi):
         super().__post_init__()
         integer("method.bins", self.bins, most=MAX_BINS)
         check_bound("method.most", self.most)
+        check_bound("method.most over method.bins", self.most / self.bins)
 
     def bind(self, problem: Problem) -> Self:
         return replace(self, size=problem.size)

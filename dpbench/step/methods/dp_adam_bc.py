@@ -42,8 +42,10 @@ class AdamBC(Update):
     def advance(
         self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
     ) -> Self:
-        square = noisy.square() - deviation**2
-        return replace(self, mean=self.mean.advance(noisy), square=self.square.advance(square))
+        mean = self.mean.advance(noisy, deviation, theta, released)
+        variance = noisy.square() - deviation**2
+        square = self.square.advance(variance, deviation, theta, released)
+        return replace(self, mean=mean, square=square)
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return self.mean.value / self.square.value.clamp(min=self.floor).sqrt()

@@ -10,7 +10,6 @@ from dpbench.privacy.guarantee import JOINT, Guarantee
 from dpbench.step.clipping import CountQuery, Problem, Sensitivity, require_style
 from dpbench.step.clipping.clip import OneBound, ratio
 from dpbench.step.mechanism import Method, as_published
-from dpbench.system.validate import one_of
 
 NOISE_TOO_SMALL = Guarantee(
     "none",
@@ -33,12 +32,8 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
     """
     require_style("flat", style, "dpsgd_f", "its bounds belong to groups, not to layers")
     published = as_published(variant)
-    clip = Groupwise(
-        bound,
-        CountQuery(count_noise_ratio, before=True, relative=True),
-        reference="batch" if published else "groups",
-        sensitivity_from="base" if published else "largest",
-    )
+    query = CountQuery(count_noise_ratio, before=True, relative=True)
+    clip = Groupwise(bound, query, published)
     basis = NOISE_TOO_SMALL if published else JOINT
     return Method("dpsgd_f", clip, basis, variant=variant, by_real_size=published)
 
@@ -48,28 +43,22 @@ class Groupwise(OneBound):
     """One bound per group, larger for groups with more gradients above the base bound.
 
     With noisy counts m_k of norms above C0 and o_k of norms up to C0, floored and at least 0,
-    r_k = m_k/(m_k + o_k) and C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as
-    printed (Esipova et al. 2023, Algorithm 3), "groups" for the mean of the r_k as in the code of
-    Xu et al. 2021. sensitivity_from: "largest" for the largest C_k of all groups, in the batch or
-    not, which is a bound; "base" for C0 as printed, which is none.
+    r_k = m_k/(m_k + o_k) and C_k = C0 (1 + r_k/r), where r is the mean of the r_k, as in the code
+    of Xu et al. 2021. The sensitivity is the largest C_k of all groups, in the batch or not.
+    published: as printed (Esipova et al. 2023, Algorithm 3), r is m/B, and noise is scaled by C0,
+    which is no bound.
     """
 
     bound: float
     query: CountQuery = field()
-    reference: str
-    sensitivity_from: str
+    published: bool
     groups: int = 1
     bounds: Tensor | None = field(default=None, compare=False)
     by_group = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("batch", "groups"))
-        one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
-
     @property
     def sensitivity(self) -> Sensitivity:
-        if self.sensitivity_from == "base":
+        if self.published:
             return Sensitivity(self.bound, BASE_IS_NO_BOUND)
         return Sensitivity(self.bound if self.bounds is None else self.bounds.max())
 
@@ -86,7 +75,7 @@ class Groupwise(OneBound):
         up_to, above = counts.floor().clamp(min=0).view(self.groups, 2).unbind(1)
         total = above + up_to
         share = torch.where(total > 0, above / total.clamp(min=1), 1.0)  # 0/0 is taken as 1
-        typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
+        typical = above.sum() / expected_batch_size if self.published else share.mean()
         return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
 
     def bind(self, problem: Problem) -> Self:

@@ -8,6 +8,7 @@ from timm.layers import ScaledStdConv2d
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
+from dpbench.learning.models.cnn_tanh import CnnTanh
 from dpbench.learning.models.resnet9 import Residual, ResNet9
 from dpbench.learning.models.sample_convnet import SampleConvNet
 from dpbench.learning.models.scattering_cnn import ScatteringCnn
@@ -165,6 +166,11 @@ def test_images_that_are_too_small_and_inputs_that_are_none_are_refused(model, l
         model.build((1, least - 1, least), 2)
     with pytest.raises(UserError, match="needs images"):
         model.build((98,), 2)
+
+
+def test_a_network_that_needs_larger_images_is_not_its_own_way_out():
+    with pytest.raises(UserError, match=r"model=cnn_tanh needs .* 5 x 5 .*; use mlp\.$"):
+        CnnTanh((4, 4)).build((1, 4, 9), 2)
 
 
 def test_misspelt_choices_are_refused():

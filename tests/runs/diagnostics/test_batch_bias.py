@@ -22,9 +22,9 @@ CLIPS = {
     "abadi": Abadi(0.4),
     "global": Global(0.3, 0.8),
     "global_adapt": GlobalAdapt(0.3, 0.8, 1.0, 0.1, QUERY),
-    "groupwise": Groupwise(0.3, QUERY, "groups", "largest", groups=3),
+    "groupwise": Groupwise(0.3, QUERY, published=False, groups=3),
     "groupwise_released": Groupwise(
-        0.3, QUERY, "groups", "largest", groups=3, bounds=torch.tensor([0.2, 0.5, 0.8])
+        0.3, QUERY, published=False, groups=3, bounds=torch.tensor([0.2, 0.5, 0.8])
     ),
     "length": Exchange(0.4, length_of_clipped=True),
     "direction": Exchange(0.4, length_of_clipped=False),

@@ -40,6 +40,22 @@ def test_bounds_that_do_not_fit_the_model_are_refused_before_any_data_is_read(tm
     assert prepare(run_config([*asked, "model.widths=[8]", "method.bound=[1,2]"]))
 
 
+def test_without_clipping_the_bounds_of_layers_scale_the_noise_as_with_it():
+    layered = ["method.style=layerwise", "method.bound=[3,4]"]
+    bounds = {
+        clip: build(compose([*layered, f"method.clip={clip}"])).method.clip.sensitivity.bound
+        for clip in ("none", "abadi")
+    }
+    assert bounds == {"none": 5.0, "abadi": 5.0}
+    with pytest.raises(UserError, match=r"needs method\.style=layerwise"):
+        build(compose(["method.clip=none", "method.bound=[3,4]"]))
+
+
+def test_a_clip_without_a_name_is_not_taken_for_one_called_none():
+    with pytest.raises(UserError, match=r"^'name' is missing in method\.clip\.$"):
+        build(compose(["method.clip={constant:0.5}"]))
+
+
 def test_the_choices_that_were_the_only_ones_leave_the_name_of_a_run_alone():
     before = compose([])
     older = {k: v for k, v in before["method"].items() if k not in ("clip", "style")}

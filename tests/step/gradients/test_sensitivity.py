@@ -184,7 +184,7 @@ CLIP_OF = {
     "global": Global,
     "global layerwise": lambda bound, strict: Layerwise(Global(bound, strict)),
     "global adapt": lambda bound, strict: GlobalAdapt(bound, strict, 0.7, 0.1, COUNTS),
-    "groupwise": lambda bound, strict: Groupwise(bound, COUNTS, "groups", "largest"),
+    "groupwise": lambda bound, strict: Groupwise(bound, COUNTS, published=False),
     "coordinates": lambda bound, strict: Coordinates(bound),
 }
 """Clips, from a bound R and another Z; Quantile has the factors of the clip that it adapts."""

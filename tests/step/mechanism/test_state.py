@@ -21,7 +21,7 @@ from dpbench.step.methods.slaclip import Slack
 
 QUERY = CountQuery(10.0, before=False)
 ADAPTIVE = {
-    "groupwise": Groupwise(0.5, QUERY, "groups", "largest", groups=2),
+    "groupwise": Groupwise(0.5, QUERY, published=False, groups=2),
     "global_adapt": GlobalAdapt(0.5, 5.0, 1.0, 0.1, QUERY),
     "quantile": Quantile(Abadi(0.5), 0.5, 0.2, QUERY),
     "quantile of global": Quantile(Global(0.5, 2.0), 0.5, 0.2, QUERY),

@@ -76,7 +76,7 @@ def test_counts_have_the_noise_that_their_query_states(step_of, batch_of, varian
             return self
 
     query = CountQuery(3.0, before=True, relative=relative)
-    clip = Noted(1e9, query, "groups", "largest", groups=3)
+    clip = Noted(1e9, query, published=False, groups=3)
     step = step_of(dataclasses.replace(dpsgd(1.0, "corrected"), clip=clip), multiplier=0.5)
     batch = batch_of(4, groups=1)
     for _ in range(300):

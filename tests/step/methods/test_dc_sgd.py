@@ -93,7 +93,9 @@ def test_the_histogram_is_released_with_the_sum():
     assert epsilon(method, 1.3) == pytest.approx(epsilon(usual, joint), rel=1e-9)
 
 
-@pytest.mark.parametrize("wrong", [{"bins": 0}, {"most": 0}, {"bound": -1}, {"ratio": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"bins": 0}, {"most": 0}, {"most": 1e-12}, {"bound": -1}, {"ratio": 0}]
+)
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(UserError, match=r"bins|most|bound|noise multiplier"):
         clip(**wrong)

@@ -9,7 +9,7 @@ import torch
 from scipy import signal
 
 from dpbench.step.mechanism.state import restore_state, state_of
-from dpbench.step.methods.doppler import LowPass, LowPassUpdate, doppler
+from dpbench.step.methods.doppler import LowPass, doppler
 from dpbench.system.errors import UserError
 from tests.problems import START
 
@@ -40,7 +40,7 @@ def filtered(update, rows):
 def test_the_filter_agrees_with_scipy(name):
     a, b = FILTERS[name]
     rows = means()
-    ours = filtered(LowPassUpdate(LowPass(a, b)), rows)
+    ours = filtered(LowPass(a, b), rows)
     theirs = signal.lfilter(b, [1, *a], rows.numpy(), axis=0)
     ones = signal.lfilter(b, [1, *a], np.ones(len(rows)))[:, None]
     assert torch.allclose(ours, torch.from_numpy(theirs / ones), rtol=1e-12)
@@ -56,17 +56,15 @@ def test_the_filter_follows_the_recursion():
             value = sum(w * x for w, x in zip(b, inputs, strict=True))
             series.append(value - a[0] * series[-1] - a[1] * series[-2])
         expected.append(m[-1] / c[-1])
-    ours = filtered(
-        LowPassUpdate(LowPass(a, b)), torch.tensor(rows, dtype=torch.float64).view(-1, 1)
-    )
+    ours = filtered(LowPass(a, b), torch.tensor(rows, dtype=torch.float64).view(-1, 1))
     assert ours.flatten().tolist() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_keeps_a_constant_and_comes_back_from_its_state(name):
-    ours = filtered(LowPassUpdate(LowPass(*FILTERS[name])), torch.full((20, 2), 3.5).double())
+    ours = filtered(LowPass(*FILTERS[name]), torch.full((20, 2), 3.5).double())
     assert torch.allclose(ours, torch.full_like(ours, 3.5))
-    rows, start = means(), LowPassUpdate(LowPass(*FILTERS[name]))
+    rows, start = means(), LowPass(*FILTERS[name])
     update = start
     assert state_of(start) == {}
     for row in rows[:7]:
@@ -77,14 +75,14 @@ def test_a_filter_keeps_a_constant_and_comes_back_from_its_state(name):
 
 def test_noise_is_damped_and_the_memory_of_a_filter_does_not_grow():
     a, b = FILTERS["average"]
-    noise = filtered(LowPassUpdate(LowPass(a, b)), means(400, 2000))[-1]
+    noise = filtered(LowPass(a, b), means(400, 2000))[-1]
     assert float(noise.std()) == pytest.approx(math.sqrt(0.1 / 1.9), rel=0.05)
-    update = LowPassUpdate(LowPass(*FILTERS["second order"]))
+    update = LowPass(*FILTERS["second order"])
     for row in means(10):
         update = update.advance(row, 1.0, row, START)
-    sizes = {name: len(rows) for name, rows in state_of(update)["low_pass"].items()}
+    sizes = {name: len(rows) for name, rows in state_of(update).items()}
     assert sizes == {"inputs": 3, "outputs": 2}
-    assert dataclasses.replace(update.low_pass, inputs=None, outputs=None) == update.low_pass
+    assert dataclasses.replace(update, inputs=None, outputs=None) == update
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ BOUNDS_NOTHING = {
     "alone": Unclipped(),
     "with feedback": ErrorFeedback(Unclipped(), 0.1, 0.5),
     "with rates": CountedRates(Unclipped(), RATES),
-    "by group, with the noise of the base bound": Groupwise(1.0, RATES, "batch", "base"),
+    "by group, with the noise of the base bound": Groupwise(1.0, RATES, published=True),
 }
 
 
