@@ -47,7 +47,7 @@ class BiasDiagnostics:
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
     ) -> "BiasObserver":
-        """An observer of `step`; UserError for groups or sizes beyond the training split."""
+        """An observer of `step`; UserError for sizes beyond the training split."""
         if max(self.sizes, default=0) > len(train):
             raise UserError(
                 f"diagnostics.sizes={self.sizes} exceeds the {len(train)} training examples."
