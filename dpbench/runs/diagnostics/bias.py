@@ -41,6 +41,8 @@ class BiasDiagnostics:
     sizes: list[Count]
     repeats: Count
 
+    of_gradients = True
+
     def __post_init__(self) -> None:
         one_of("diagnostics.examples", self.examples, EXAMPLES)
 

@@ -54,6 +54,8 @@ class MisalignmentDiagnostics:
     chunk: Count
     groups: list[int] | None
 
+    of_gradients = True
+
     def __post_init__(self) -> None:
         if self.groups == []:
             raise UserError(

@@ -41,7 +41,11 @@ class Observer:
 
 
 class Diagnostics(Protocol):
-    """The settings of diagnostics, from which each run gets an observer."""
+    """The settings of diagnostics, from which each run gets an observer.
+
+    An attribute `of_gradients` that is true says that they compare what a method clips to gradients
+    of the parameters, and one called `groups` has the numbers of those that are measured.
+    """
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
         """An observer of `step`; test: the split that the run is evaluated on."""
