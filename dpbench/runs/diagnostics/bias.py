@@ -41,13 +41,15 @@ class BiasDiagnostics:
     sizes: list[Count]
     repeats: Count
 
+    of_gradients = True
+
     def __post_init__(self) -> None:
         one_of("diagnostics.examples", self.examples, EXAMPLES)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
     ) -> "BiasObserver":
-        """An observer of `step`; UserError for groups or sizes beyond the training split."""
+        """An observer of `step`; UserError for sizes beyond the training split."""
         if max(self.sizes, default=0) > len(train):
             raise UserError(
                 f"diagnostics.sizes={self.sizes} exceeds the {len(train)} training examples."

@@ -22,6 +22,7 @@ from dpbench.runs.diagnostics.curvature import MeanLoss, largest_eigenvalue, tra
 from dpbench.runs.diagnostics.observer import Observer, chosen_groups
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds
+from dpbench.system.errors import UserError
 from dpbench.system.validate import Count
 
 TERMS = {
@@ -53,10 +54,19 @@ class MisalignmentDiagnostics:
     chunk: Count
     groups: list[int] | None
 
+    of_gradients = True
+
+    def __post_init__(self) -> None:
+        if self.groups == []:
+            raise UserError(
+                "diagnostics.groups=[] leaves no group to measure: name some, or set it to null "
+                "for all."
+            )
+
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
     ) -> "MisalignmentObserver":
-        """An observer of `step`; UserError for unknown groups."""
+        """An observer of `step`."""
         return MisalignmentObserver(self, chosen_groups(self.groups, train), step, train)
 
 

@@ -41,24 +41,26 @@ class Observer:
 
 
 class Diagnostics(Protocol):
-    """The settings of diagnostics, from which each run gets an observer."""
+    """The settings of diagnostics, from which each run gets an observer.
+
+    An attribute `of_gradients` that is true says that they compare what a method clips to gradients
+    of the parameters, and one called `groups` has the numbers of those that are measured.
+    """
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
         """An observer of `step`; test: the split that the run is evaluated on."""
 
 
 def chosen_groups(groups: list[int] | None, train: Split) -> list[int]:
-    """The groups to measure, all for None; UserError for unknown groups."""
-    count = int(train.groups.max()) + 1
-    if groups is None:
-        return list(range(count))
-    check_groups(groups, count)
-    return groups
+    """The groups to measure: for None, those up to the last that has training examples."""
+    return [*range(int(train.groups.max()) + 1)] if groups is None else groups
 
 
 def check_groups(groups: list[int], count: int) -> None:
-    """UserError for a number outside 0 to count - 1."""
+    """UserError for a number outside 0 to count - 1, and for one that is there twice."""
     if not all(is_integer(k) and 0 <= k < count for k in groups):
         raise UserError(
             f"diagnostics.groups={quoted(groups)}: the groups here are 0 to {count - 1}."
         )
+    if len({*groups}) < len(groups):
+        raise UserError(f"diagnostics.groups={quoted(groups)} has a group twice: name each once.")

@@ -191,7 +191,8 @@ def parse(text: str, source: str) -> Record | Unreadable:
     try:
         return _validate(json.loads(text), text, source)
     except json.JSONDecodeError as error:
-        return Unreadable(source, f"is not JSON: {error.msg.lower()} at character {error.pos}")
+        what = error.msg.lower().removesuffix(" at")  # as of a string that is cut off
+        return Unreadable(source, f"is not JSON: {what} at character {error.pos}")
     except msgspec.ValidationError as error:
         return Unreadable(source, f"is not a record: {error}"[:200])
     except (ValueError, RecursionError):

@@ -116,10 +116,7 @@ class Checkpoints:
                     reason = f"does not belong to this run ({type(error).__name__})"
                     raise UnusableCheckpoint(reason) from error
                 return True
-            except (UnusableCheckpoint, OSError) as error:
-                why: object = error
-                if isinstance(error, OSError):
-                    why = f"cannot be read ({error.strerror})"
+            except UnusableCheckpoint as why:
                 warn(
                     f"the checkpoint {path} {why}: it is ignored, and the run "
                     "resumes from an earlier one or starts over."
@@ -141,9 +138,12 @@ class Checkpoints:
 
 def _content(path: Path) -> bytes:
     """The bytes of a regular file; a pipe would block forever."""
-    if not path.is_file():
-        raise UnusableCheckpoint("is not a file")
-    return path.read_bytes()
+    try:
+        if path.is_file():
+            return path.read_bytes()
+    except OSError as error:
+        raise UnusableCheckpoint(f"cannot be read ({error.strerror})") from error
+    raise UnusableCheckpoint("is not a file")
 
 
 def serialise(state: dict, conditions: dict) -> tuple[bytes, memoryview]:

@@ -56,7 +56,9 @@ class PrivateConformal:
     def margin(self) -> float:
         """The noisy excess from which on a threshold is accepted: what all noise stays below, but
         with the probability of a failure, and what a new example needs."""
-        largest = NormalDist().inv_cdf((1 - self.failure) ** (1 / self.steps))
+        # By the tail, as 1 - failure is 1 for a failure of 1e-17.
+        tail = -math.expm1(math.log1p(-self.failure) / self.steps)
+        largest = -NormalDist().inv_cdf(tail)
         return self.level + largest * self.noise_multiplier * self.sensitivity
 
     @property

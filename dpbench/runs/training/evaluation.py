@@ -5,18 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Dataset, calibration_size_of
+from dpbench.learning.data.dataset import calibration_size_of
 from dpbench.learning.data.examples import Data, Split, Targets
 from dpbench.learning.metrics.calibration import scores_of_truth, set_metrics
 from dpbench.learning.metrics.evaluation import evaluate as metrics_of_split
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.learning.models.predict import predict
 from dpbench.runs.diagnostics.batch import isolated_evaluation
-from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
-from dpbench.runs.training.temperature import UNSCALED, LogitScaling, PrivateTemperature
+from dpbench.runs.training.temperature import UNSCALED
 from dpbench.step.gradients import Engine
 from dpbench.system.errors import warn
 
@@ -35,16 +34,21 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
     """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
     temperature is fitted, and of its prediction sets if these are calibrated."""
     model: nn.Module = engine.model
-    unit = data.target_unit
-    outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
-    if run.temperature and data.calibration is not None:
-        scaling = _scaling(run, run.temperature, engine, data.calibration)
-        unscaled, model = tested, nn.Sequential(model, scaling)
-        outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
-        tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
-    if run.conformal and data.calibration is not None:
-        tested |= _of_sets(run, run.conformal, engine, data.calibration, outputs, data.test)
-    _, fitted = _on_split(run.dataset, model, engine, data.train, unit, held_out=False)
+    outputs, tested = _on_split(run, model, engine, data, data.test)
+    if data.calibration is not None:
+        held_out = _with_logits(engine, data.calibration)
+        if run.temperature:
+            size, device = calibration_size_of(run.dataset), engine.parameters.theta.device
+            scaling = run.temperature.fitted(held_out, size, run.stream).to(device)
+            unscaled, model = tested, nn.Sequential(model, scaling)
+            outputs, tested = _on_split(run, model, engine, data, data.test)
+            tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
+        if run.conformal:
+            scores = scores_of_truth(held_out.inputs, held_out.targets)
+            threshold = run.conformal.threshold(scores, run.stream("conformal"))
+            about = data.test.targets, data.test.groups, run.dataset.groups, threshold
+            tested |= set_metrics(outputs, *about) | {"conformal_threshold": threshold}
+    _, fitted = _on_split(run, model, engine, data, data.train, held_out=False)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
 
@@ -54,52 +58,22 @@ def tested(run: Run, training: Training, data: Data) -> dict[str, float]:
     fitted at its end only."""
     engine = training.step.engine
     with training.evaluated(), isolated_evaluation(engine.model):
-        _, metrics = _on_split(run.dataset, engine.model, engine, data.test, data.target_unit)
+        _, metrics = _on_split(run, engine.model, engine, data, data.test)
     unscaled = UNSCALED if run.temperature else ()
     names = {name: f"{name}_unscaled" if name in unscaled else name for name in metrics}
     return {f"{data.tested_on}/{names[name]}": value for name, value in metrics.items()}
 
 
 def _on_split(
-    dataset: Dataset,
-    model: nn.Module,
-    engine: Engine,
-    split: Split,
-    unit: float,
-    held_out: bool = True,
+    run: Run, model: nn.Module, engine: Engine, data: Data, split: Split, held_out: bool = True
 ) -> tuple[Tensor, dict[str, float]]:
+    """The outputs for a split of the data, and their metrics in the unit of the targets."""
     outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
     predicted, targets = outputs, split.targets
-    if unit != 1:
+    if (unit := data.target_unit) != 1:
         predicted, targets = unit * outputs.double(), unit * targets.double()
     columns = (predicted, losses, targets, split.groups)
-    return outputs, metrics_of_split(dataset.task, *columns, dataset.groups, held_out)
-
-
-def _scaling(
-    run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
-) -> LogitScaling:
-    size = calibration_size_of(run.dataset)
-    return temperature.fitted(
-        _with_logits(engine, calibration),
-        size,
-        lambda purpose: run.stream(purpose, torch.device("cpu")),
-    ).to(engine.parameters.theta.device)
-
-
-def _of_sets(
-    run: Run,
-    conformal: PrivateConformal,
-    engine: Engine,
-    calibration: Split,
-    outputs: Tensor,
-    test: Split,
-) -> dict[str, float]:
-    examples = _with_logits(engine, calibration)
-    scores = scores_of_truth(examples.inputs, examples.targets)
-    threshold = conformal.threshold(scores, run.stream("conformal", torch.device("cpu")))
-    sets = set_metrics(outputs, test.targets, test.groups, run.dataset.groups, threshold)
-    return {**sets, "conformal_threshold": threshold}
+    return outputs, metrics_of_split(run.dataset.task, *columns, run.dataset.groups, held_out)
 
 
 def _with_logits(engine: Engine, split: Split) -> Split:
@@ -114,8 +88,7 @@ def noisy_score(run: Run, outputs: Tensor, test: Split) -> dict[str, float]:
     are not finite is not released."""
     if run.score_noise_multiplier is None:
         return {}
-    noise = run.stream("score", torch.device("cpu"))
-    score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
+    score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, run.stream("score"))
     return {NOISY_ACCURACY: score}
 
 

@@ -27,7 +27,6 @@ from dpbench.step.mechanism.state import state_fields
 from dpbench.step.mechanism.step import PrivateStep, StepReport
 from dpbench.step.mechanism.streams import Stream, uniforms
 from dpbench.system import seeds
-from dpbench.system.validate import fraction
 
 
 class MovingAverage:
@@ -38,8 +37,7 @@ class MovingAverage:
     """
 
     def __init__(self, decay: float, theta: nn.Parameter):
-        self.decay = fraction("ema_decay", decay, zero=True)
-        self.theta = theta
+        self.decay, self.theta = decay, theta
         self.average = theta.detach().clone()
         self._steps = 0
 

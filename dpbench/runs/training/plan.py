@@ -31,7 +31,7 @@ from dpbench.step.clipping import Problem
 from dpbench.step.gradients import Layout
 from dpbench.step.gradients.precision import check_defaults, in_full_precision
 from dpbench.step.mechanism.eager import eager_step, leave_out_compiler
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.sampling import Sampler, make_sampler
 from dpbench.step.mechanism.schedules import UNCHANGED, Schedules
 from dpbench.system.errors import UserError, first_line
@@ -219,8 +219,7 @@ def check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     _check_texts(run)
     counted = run.class_count_noise_multiplier
     check_class_weights(run.class_weights, counted, run.dataset, run.users, run.method)
-    if (groups := getattr(run.diagnostics, "groups", None)) is not None:
-        check_groups(groups, len(run.dataset.groups))
+    _check_diagnostics(run)
     with _building("model"):
         with torch.device("meta"):
             model = run.model.build(run.dataset.shape, run.dataset.classes)
@@ -234,6 +233,16 @@ def check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
         optimizer = run.optimizer([dummy])
         eager_step(optimizer)
     return optimizer, layout
+
+
+def _check_diagnostics(run: Run) -> None:
+    """UserError for groups that there are not, and for gradients that the method does not have."""
+    if (groups := getattr(run.diagnostics, "groups", None)) is not None:
+        check_groups(groups, len(run.dataset.groups))
+    name, measures_gradients = run.method.name, getattr(run.diagnostics, "of_gradients", False)
+    if measures_gradients and not run.method.gradient.of_parameters:
+        why = f"{name} clips no gradients, which these diagnostics measure: set diagnostics=none."
+        raise Inapplicable(name, why)
 
 
 @contextmanager

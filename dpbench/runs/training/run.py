@@ -38,6 +38,8 @@ from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
 from dpbench.system.validate import boolean, check_fields, one_of, typed
 
+CPU = torch.device("cpu")
+
 PAYS = re.compile(", and epsilon pays for (it|them)")
 """What notes say of statistics that are measured with noise, which training without privacy has no
 epsilon for."""
@@ -153,8 +155,7 @@ class Run:
             case Normalization() as public:
                 return with_transform(data, public)
             case statistics:
-                noise = self.stream("statistics", torch.device("cpu"))
-                delta = self.privacy.delta
+                noise, delta = self.stream("statistics"), self.privacy.delta
                 measured = statistics.measured(data.train, self.dataset, delta, noise)
                 return with_transform(data, measured)
 
@@ -186,7 +187,7 @@ class Run:
             return secrets.randbits(256)
         return derived(self.seed, f"draws/{digest(self.config)}") if self.config else self.seed
 
-    def stream(self, purpose: str, device: torch.device) -> Stream:
+    def stream(self, purpose: str, device: torch.device = CPU) -> Stream:
         """The random stream for one purpose, shared with no other run."""
         if self.noise == "secure":
             return secure(device)

@@ -103,7 +103,7 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
             planned.sampler,
             train,
             run.augmentation,
-            run.stream("batches", torch.device("cpu")),
+            run.stream("batches"),
             seeds.generator(step.seed, "augmentation", examples.device),
             lambda: step.clip.group_shares if thins else None,
         ),
@@ -136,7 +136,7 @@ def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, fac
 def _weighted_loss(run: Run, examples: Split) -> ClassWeighted | None:
     weights: Tensor | Sequence[float] | None = run.class_weights
     if (multiplier := run.class_count_noise_multiplier) is not None:
-        stream = run.stream("class sizes", torch.device("cpu"))
+        stream = run.stream("class sizes")
         counts = noisy_counts(examples, run.dataset.classes, multiplier, stream)
         weights = balanced(counts, multiplier)
     return None if weights is None else ClassWeighted(torch.as_tensor(weights, dtype=torch.float64))

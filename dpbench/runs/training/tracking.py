@@ -18,7 +18,7 @@ from dpbench.runs.records.trackers.tracker import Log, RunInfo, Tracker, group_n
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
-from dpbench.system.errors import MALFORMED_JSON, first_line, warn
+from dpbench.system.errors import MALFORMED_JSON, UserError, first_line, warn
 from dpbench.system.files import write_atomically
 from dpbench.system.interrupts import raise_if_interrupted
 
@@ -140,6 +140,9 @@ class Tracking:
             spending = functools.cache(lambda: recorded_spending(record))
             steps = record.privacy["steps"]
             self._log_new(spending, record.history, record.diagnostics, steps)
+            if self._epochs_logged < record.config["epochs"]:
+                # Only the epsilon of all planned steps covers when a run ended.
+                self._log(steps, spending().after(steps))
         if record.calibration:
             # Imported here because it imports pandas, which takes half a second.
             from dpbench.runs.figures.reliability import reliability_picture, reliability_points
@@ -250,7 +253,7 @@ class Curves:
 
     def _write(self, rows: dict[int, CurvePoint]) -> None:
         self.rows = rows
-        with suppress(OSError):  # on a full disk too, no run fails by its trackers
+        with suppress(UserError):  # on a full disk too, no run fails by its trackers
             write_atomically(self._path, json.dumps(rows).encode())
 
 

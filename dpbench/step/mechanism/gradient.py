@@ -37,10 +37,11 @@ class Gradient(Part, ABC):
     """Computes the gradients of a physical batch that are clipped.
 
     The defaults are for a gradient without state of its own. of_loss: whether it is the gradient of
-    the run's loss, which may weight classes.
+    the run's loss, which may weight classes. of_parameters: whether it is a gradient at all.
     """
 
     of_loss: ClassVar[bool] = True
+    of_parameters: ClassVar[bool] = True
 
     @abstractmethod
     def __call__(

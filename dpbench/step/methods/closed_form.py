@@ -52,7 +52,7 @@ class HeadMoments(Gradient):
     No other layer moves, so that an example's inputs to the last layer depend on it alone.
     """
 
-    of_loss = False
+    of_loss = of_parameters = False
 
     scaling: Scaling
     second: float

@@ -131,7 +131,6 @@ def test_all_are_all_of_the_training_split_and_more_are_refused(small):
     split = small.split(GROUPS)
     step = small.step(small.method("dpsgd", split), small.network())
     for changes, sentence in [
-        ({"groups": [2]}, r"diagnostics.groups=\[2\]: the groups here are 0 to 1"),
         ({"examples": "probe", "probe_size": 31}, "probe_size=31 is more than the 30 training"),
         ({"sizes": [4, 31]}, r"sizes=\[4, 31\] exceeds the 30 training"),
     ]:

@@ -253,9 +253,13 @@ def test_invalid_settings_are_refused(changes):
         settings(**changes)
 
 
-@pytest.mark.parametrize("groups", [[0, 2], [-1, 0]])
-def test_groups_that_do_not_exist_are_refused(small, groups):
-    split = small.split(GROUPS)
-    step = small.step(small.method("sgd", split), small.network())
-    with pytest.raises(UserError, match="the groups here are 0 to 1"):
-        settings(groups=groups).observer(step, split)
+def test_a_group_without_training_examples_is_measured_as_nan(small):
+    split = small.split([0, 0, 1] * 8)
+    step = small.step(small.method("sgd", split), small.network(), LR)
+    observer = settings(groups=[0, 2]).observer(step, split)
+    observer.before(split.at(torch.arange(len(split))))
+    observer.end_of_epoch()
+    series = observer.series()
+    assert math.isfinite(series["step/R_clip/0"][0])
+    for name in ("step/R_clip/2", "step/trace/2", "epoch/loss/2", "epoch/gradient_norm/2"):
+        assert math.isnan(series[name][0])

@@ -81,6 +81,13 @@ def test_a_record_of_before_there_were_checksums_is_read_and_marked_and_written_
     assert load(path).json() == text
 
 
+def test_of_a_text_that_is_cut_off_the_place_is_named_once():
+    whole = record().json()
+    cut = whole[: whole.index("digits") + 3]
+    reason = f"is not JSON: unterminated string starting at character {cut.rindex(chr(34))}"
+    assert parse(cut, "a.json") == Unreadable("a.json", reason)
+
+
 @pytest.mark.slow
 def test_every_flipped_bit_is_noticed(tmp_path):
     whole, draw = bytearray(record().json().encode()), random.Random(0)

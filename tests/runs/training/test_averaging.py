@@ -4,6 +4,7 @@ from torch import nn
 
 from dpbench.runs.training.loop import MovingAverage
 from dpbench.system.errors import UserError
+from tests.runs.training.small_runs import run_of
 
 
 def walk(steps, size=5):
@@ -60,4 +61,4 @@ def test_evaluation_uses_the_average_and_restores_the_parameters():
 @pytest.mark.parametrize("decay", [1.0, -0.1, True, "0.9", float("nan")])
 def test_an_invalid_decay_is_refused(decay):
     with pytest.raises(UserError, match="ema_decay must be a number from 0 to below 1, got"):
-        MovingAverage(decay, walk(0)[0])
+        run_of(ema_decay=decay)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+from scipy.stats import norm
 
 from dpbench.comparison.verify.records import contradictions
 from dpbench.privacy.accountants import ORDERS, pld, rdp
@@ -74,6 +75,14 @@ def test_without_noise_it_is_the_least_threshold_of_split_conformal_prediction()
     for seed in range(20):
         scores = torch.rand(50 + seed, generator=torch.Generator().manual_seed(seed))
         assert fit.threshold(scores, stream()) == least_threshold(scores, fit.level)
+
+
+@pytest.mark.parametrize("failure", [0.01, 1e-12, 1e-17, 1e-30])
+def test_all_noise_stays_below_the_margin_but_for_the_stated_failure(failure):
+    fit = replace(USUAL, failure=failure)
+    largest = (fit.margin - fit.level) / (fit.noise_multiplier * fit.sensitivity)
+    above = -math.expm1(fit.steps * math.log1p(-norm.sf(largest)))
+    assert above == pytest.approx(failure, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from torch import nn
 
 from dpbench.learning.data.examples import Batch, Data, Split
 from dpbench.learning.models.architecture import cross_entropy
-from dpbench.runs.training.evaluation import _scaling, evaluate
+from dpbench.runs.training.evaluation import evaluate
+from dpbench.runs.training.temperature import LogitScaling
 from dpbench.step.gradients import EngineFallback, make_engine
 
 
@@ -41,7 +42,7 @@ class Seen:
 
     def fitted(self, examples, size, stream):
         self.examples = examples
-        return nn.Identity()
+        return LogitScaling(1)
 
 
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
@@ -52,12 +53,11 @@ def test_a_rare_example_changes_no_output_of_another(model, engine, monkeypatch)
     probe = Batch(torch.rand(2, 4), torch.tensor([0, 1]), torch.zeros(2, dtype=torch.long))
     made = make_engine(engine, model(), cross_entropy, probe)
     dataset = SimpleNamespace(task="classification", groups=("all",))
-    run = SimpleNamespace(dataset=dataset, temperature=None, conformal=None)
+    seen = Seen()
+    run = SimpleNamespace(dataset=dataset, temperature=seen, conformal=None, stream=None)
     outputs, logits = [], []
     for split in (examples(rare=False), examples(rare=True)):
-        outputs.append(evaluate(run, made, Data(split, split))[0][:6])
-        seen = Seen()
-        _scaling(run, seen, made, split)
+        outputs.append(evaluate(run, made, Data(split, split, calibration=split))[0][:6])
         logits.append(seen.examples.inputs[:6])
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*logits)

@@ -174,6 +174,24 @@ def test_the_metrics_of_the_end_are_told_at_each_tenth_and_change_nothing(tell):
 
 
 @pytest.mark.slow
+def test_no_run_fails_by_the_file_of_its_curves(tell, tmp_path):
+    (tmp_path / "tracking").write_text("not a folder")
+    assert tell(Notes(), "epochs=8", "tracker_curves=true").status == "complete"
+
+
+@pytest.mark.slow
+def test_the_last_epsilon_told_of_a_run_that_ends_early_is_that_of_its_record(tell):
+    notes = Notes()
+    record = tell(
+        notes, "epochs=2", "optimizer.lr=3e38", "privacy=noise1", "privacy.noise_multiplier=1000"
+    )
+    assert len(record.history["train/loss"]) == 1
+    rows = rows_of(notes)
+    assert rows[max(rows)] == {"privacy/epsilon_rdp": pytest.approx(record.privacy["rdp"])}
+    assert max(rows) == record.privacy["steps"]
+
+
+@pytest.mark.slow
 def test_before_a_private_temperature_is_fitted_metrics_are_told_as_those_without_it(tell):
     notes = Notes()
     tell(notes, *TEMPERED, "tracker_curves=true")

@@ -86,5 +86,6 @@ class MlflowLog:
 
 
 def _metric(name: str) -> str:
-    """A name with the characters that MLflow takes; others, as in groups of data, become _."""
-    return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)
+    """A name with the characters that MLflow takes; others, as in groups of data, become their
+    code points, so that two groups keep curves of their own."""
+    return re.sub(r"[^\w\-. :/]", lambda c: f"_{ord(c[0]):x}_", name, flags=re.ASCII)

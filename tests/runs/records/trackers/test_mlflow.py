@@ -89,9 +89,10 @@ def test_a_run_that_goes_on_is_one_run_with_each_step_once(stored, interrupted, 
 def test_a_server_and_names_with_any_characters(stored, tmp_path):
     info = RunInfo("abc", "a run", "g", ("x",), {"method": {"bound": 1.0}}, tmp_path)
     log = MlflowTracker("mine", "http://localhost:5000").start(info)
-    log.log(1, {"test/accuracy/<=50K, é": 0.5})
+    log.log(1, {"test/accuracy/<5 é": 0.5, "test/accuracy/>5 é": 0.25})
     (run,) = stored()
-    assert run["rows"] == [(1, "test/accuracy/__50K_ _", 0.5)]
+    names = ["test/accuracy/_3c_5 _e9_", "test/accuracy/_3e_5 _e9_"]
+    assert run["rows"] == [(1, names[0], 0.5), (1, names[1], 0.25)]
     assert run["parameters"] == {"method": "{'bound': 1.0}"}
     assert [*Client.stores] == ["http://localhost:5000"]
 
