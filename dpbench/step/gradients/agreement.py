@@ -64,7 +64,8 @@ def _compared(engine: Engine, reference: Loop, probe: Batch) -> tuple[float, boo
     with _mode(engine, reference, training=False):
         with Recorded() as seen:
             errors = [_worst(engine, reference, probe, shifts=False)]
-        with _perturbed(reference.parameters.theta, perturbation(reference.parameters)):
+        own = reference.parameters
+        with own.at(own.theta.data + perturbation(own)):
             errors.append(_worst(engine, reference, probe, shifts=ruled))
             if ruled:
                 errors.append(_of_crowd(engine, reference, crowd(probe), len(probe)))
@@ -148,14 +149,3 @@ def _relative(ours: Tensor, expected: Tensor) -> float:
     difference = torch.linalg.vector_norm(ours - expected)
     error = float(difference / (torch.linalg.vector_norm(expected) + 1e-6))
     return error if math.isfinite(error) else math.inf
-
-
-@contextmanager
-def _perturbed(theta: Tensor, shift: Tensor) -> Iterator[None]:
-    """Shift theta within the context, and restore it bit for bit afterwards."""
-    before = theta.data.clone()
-    try:
-        theta.data.add_(shift)
-        yield
-    finally:
-        theta.data.copy_(before)

@@ -1,5 +1,7 @@
 """The trainable parameters of a model as one vector."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +58,16 @@ class Parameters(Layout):
         self.theta = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in self.named.values()]))
         for name, parameter in self.named.items():
             parameter.data = self.theta.data[self.places[name]].view_as(parameter)
+
+    @contextmanager
+    def at(self, point: Tensor) -> Iterator[None]:
+        """The context in which the model has other parameters [D]; its own, to the bit, after."""
+        own = self.theta.data.clone()
+        try:
+            self.theta.data.copy_(point)
+            yield
+        finally:
+            self.theta.data.copy_(own)
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector [D], or [B, D], as tensors named and shaped like the parameters."""

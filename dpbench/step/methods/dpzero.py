@@ -5,7 +5,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from dpbench.learning.data.examples import Batch
 from dpbench.privacy.guarantee import Guarantee
@@ -139,11 +138,9 @@ def _losses(engine: Engine, batch: Batch, shift: Tensor) -> Tensor:
     theta = engine.parameters.theta.detach()
     flat = flatten(batch, engine.views, theta)
     rows = engine.options.in_memory_format(flat.rows)
-    values = engine.parameters.unflatten(theta + shift)
 
     def losses(inputs: Tensor, targets: Tensor) -> Tensor:
-        outputs = functional_call(engine.model, values, (inputs,))
-        return engine.loss(at_least_float32(outputs), targets)
+        return engine.loss(at_least_float32(engine.model(inputs)), targets)
 
-    with engine.options.precision.model(theta.device):
+    with engine.options.precision.model(theta.device), engine.parameters.at(theta + shift):
         return flat.losses(engine.by_row(losses, rows.inputs, rows.targets))

@@ -375,3 +375,15 @@ def test_draws_in_training_are_given_again_for_all_views_of_an_example(views):
     model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 3))
     probe = labelled(torch.rand(2, *([views] if views > 1 else []), 4))
     assert make_engine("ghost", model, cross_entropy, probe, views).name == "ghost"
+
+
+@pytest.mark.parametrize("each", [1, 2, 3])
+def test_draws_in_training_are_given_again_for_all_examples_of_a_user(each):
+    """The engine takes a pass of two examples first, whose draws are no user's."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 3))
+    targets = torch.arange(3 * each).view(3, each) % 3
+    users = torch.zeros(3, dtype=torch.int64)
+    probe = Batch(torch.rand(3, each, 4), targets, users, torch.ones(3, each, dtype=torch.bool))
+    for seed in range(5):
+        torch.manual_seed(seed)
+        assert make_engine("ghost", model, cross_entropy, probe).name == "ghost"

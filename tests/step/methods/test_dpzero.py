@@ -91,3 +91,13 @@ def test_directions_follow_from_seed_and_step_and_dropout_is_alike_on_both_sides
     later, _ = losses_on_both_sides(engine, batch, nowhere)
     assert torch.equal(ahead, behind)
     assert not torch.equal(ahead, later)
+
+
+def test_losses_of_any_number_of_examples_take_one_pass_in_each_direction(batch_of):
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double().train()
+    engine = ENGINES["ghost"](model, cross_entropy, Parameters(model))
+    before = engine.parameters.theta.detach().clone()
+    for step, number in enumerate((2, 7, 30)):
+        losses_on_both_sides(engine, batch_of(number), direction(1, step, before))
+        assert not engine.alone
+    assert torch.equal(engine.parameters.theta, before)
