@@ -74,8 +74,9 @@ def fit(
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, data, quiet, checkpoints, tracking)
     try:
+        seen = training.observer.series() if training.observer else {}
         with training.evaluated():
-            record = _record(run, planned, training, data, device, code)
+            record = _record(run, planned, training, data, device, code, seen)
             if save:
                 save(training.step.engine.model, record, training.statistics)
     except BaseException:  # training is not repeated
@@ -86,7 +87,13 @@ def fit(
 
 
 def _record(
-    run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
+    run: Run,
+    planned: Plan,
+    training: Training,
+    data: Data,
+    device: torch.device,
+    code: dict,
+    seen: dict,
 ) -> Record:
     outputs, metrics = evaluation.evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
@@ -100,8 +107,7 @@ def _record(
         provenance={**provenance(training.step, device, run.precision, training.usage), **code},
         status="complete" if complete else DIVERGED,
         history=training.history,
-        diagnostics=(training.observer.series() if training.observer else {})
-        | evaluation.target_losses(training, data.targets),
+        diagnostics=seen | evaluation.target_losses(training, data.targets),
         calibration=reliability(outputs, data.test.targets) if complete and classes else {},
         covered=COVERED,
     )

@@ -182,6 +182,13 @@ def test_every_method_goes_on_as_if_never_stopped(name):
     check_resumed(replace(run, schedule=schedule), at=6, lost=3)
 
 
+def test_curves_end_at_the_last_parameters_where_their_average_is_evaluated():
+    run = replace(run_of("ema_decay=0.9"), diagnostics=CURVES)
+    averaged, plain = (fit(r, NOWHERE, True) for r in (run, replace(run, ema_decay=None)))
+    assert averaged.diagnostics == plain.diagnostics
+    assert averaged.metrics["test/loss"] != plain.metrics["test/loss"]
+
+
 @pytest.mark.slow
 def test_a_run_is_not_resumed_with_other_noise_than_it_had(tmp_path, monkeypatch):
     """Another processor may find another matrix in the last digits."""
