@@ -69,16 +69,28 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
-    """Marks all cases of a test that is `sampled(n)` as `spare`, but for n, evenly spread."""
+    """Marks all cases of a test that is `sampled(n)` as `spare`, but for n, evenly spread: others
+    at each commit, so that none is left out for long."""
+    first = commit_number()
     cases = defaultdict(list)
     for item in items:
         if (mark := item.get_closest_marker("sampled")) and not item.get_closest_marker("long"):
             cases[item.parent, item.originalname, *mark.args].append(item)
     for (*_, number), sampled in cases.items():
-        kept = {len(sampled) * k // number for k in range(number)}
+        kept = {(first + len(sampled) * k // number) % len(sampled) for k in range(number)}
         for i, item in enumerate(sampled):
             if i not in kept:
                 item.add_marker("spare")
+
+
+def commit_number() -> int:
+    """A number that follows from the commit that is tested; 0 where there is none."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return int(found[:8], 16)
 
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
