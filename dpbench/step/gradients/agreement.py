@@ -117,8 +117,9 @@ def _of_crowd(engine: Engine, reference: Loop, many: Batch, size: int) -> float:
 
 def _in_training(engine: Engine, reference: Loop, probe: Batch) -> float:
     """The error in training mode, with the same random numbers, if they can be given again."""
-    with torch_state_kept(probe.targets.device), Recorded() as draws:
-        rows = _gradients(engine, reference, probe).stack()
+    for _ in range(2):  # before the first pass, the engine takes one of few examples
+        with torch_state_kept(probe.targets.device), Recorded() as draws:
+            rows = _gradients(engine, reference, probe).stack()
     vectorised = draws.values and engine.name == "vmap"  # draws them in another way
     if vectorised or not draws.known:
         return 0.0

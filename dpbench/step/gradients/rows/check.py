@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
-from torch.utils._python_dispatch import _disable_current_modes
 
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted
 from dpbench.step.gradients.kept import (
@@ -295,10 +294,10 @@ class RowCheck:
 @contextmanager
 def same_draws(device: torch.device) -> Iterator[None]:
     """The context of a pass after which the next draws the same numbers, from torch's generators,
-    Python's or NumPy's. Whoever records what is drawn does not see it."""
+    Python's or NumPy's."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
-        with torch_state_kept(device), _disable_current_modes():
+        with torch_state_kept(device):
             yield
     finally:
         random.setstate(python)
