@@ -6,7 +6,7 @@ last checkpoint are repeated with the same draws: the same releases, which the l
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +22,7 @@ from dpbench.runs.training.checkpoints import check_state, tensors
 from dpbench.runs.training.plan import Plan
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.statistics import ChannelNormalization
+from dpbench.step.gradients.parameters import at
 from dpbench.step.mechanism.sampling import Sampler
 from dpbench.step.mechanism.state import state_fields
 from dpbench.step.mechanism.step import PrivateStep, StepReport
@@ -54,15 +55,9 @@ class MovingAverage:
     def load_state_dict(self, state: dict) -> None:
         self.average, self._steps = state["average"].to(self.theta), state["steps"]
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager:
         """Within the context, the average replaces the parameters."""
-        last: Tensor = self.theta.detach().clone()
-        try:
-            self.theta.data.copy_(self.average)
-            yield
-        finally:
-            self.theta.data.copy_(last)
+        return at(self.average, self.theta)
 
 
 @dataclass(eq=False)

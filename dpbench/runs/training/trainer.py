@@ -74,9 +74,9 @@ def fit(
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, data, quiet, checkpoints, tracking)
     try:
-        seen = training.observer.series() if training.observer else {}
+        series = training.observer.series() if training.observer else {}
         with training.evaluated():
-            record = _record(run, planned, training, data, device, code, seen)
+            record = _record(run, planned, training, data, device, code, series)
             if save:
                 save(training.step.engine.model, record, training.statistics)
     except BaseException:  # training is not repeated
@@ -93,7 +93,7 @@ def _record(
     data: Data,
     device: torch.device,
     code: dict,
-    seen: dict,
+    series: dict,
 ) -> Record:
     outputs, metrics = evaluation.evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
@@ -107,7 +107,7 @@ def _record(
         provenance={**provenance(training.step, device, run.precision, training.usage), **code},
         status="complete" if complete else DIVERGED,
         history=training.history,
-        diagnostics=seen | evaluation.target_losses(training, data.targets),
+        diagnostics=series | evaluation.target_losses(training, data.targets),
         calibration=reliability(outputs, data.test.targets) if complete and classes else {},
         covered=COVERED,
     )

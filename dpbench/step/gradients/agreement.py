@@ -14,6 +14,7 @@ from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.coupling import crowd, perturbation
 from dpbench.step.gradients.engine import Engine, Gradients, MaterialisedGradients, PerExampleShift
 from dpbench.step.gradients.loop import Loop
+from dpbench.step.gradients.parameters import at
 from dpbench.step.gradients.replay import OtherDraws, Recorded, Repeated
 from dpbench.system.memory import is_out_of_memory
 from dpbench.system.seeds import torch_state_kept
@@ -64,8 +65,8 @@ def _compared(engine: Engine, reference: Loop, probe: Batch) -> tuple[float, boo
     with _mode(engine, reference, training=False):
         with Recorded() as seen:
             errors = [_worst(engine, reference, probe, shifts=False)]
-        own = reference.parameters
-        with own.at(own.theta.data + perturbation(own)):
+        theta = reference.parameters.theta
+        with at(theta.data + perturbation(reference.parameters), theta):
             errors.append(_worst(engine, reference, probe, shifts=ruled))
             if ruled:
                 errors.append(_of_crowd(engine, reference, crowd(probe), len(probe)))

@@ -9,6 +9,18 @@ import torch
 from torch import Tensor, nn
 
 
+@contextmanager
+def at(point: Tensor, theta: Tensor) -> Iterator[None]:
+    """The context in which theta [D], and so the model, is at another point [D]; it goes back to
+    its own values, to the bit."""
+    own = theta.data.clone()
+    try:
+        theta.data.copy_(point)
+        yield
+    finally:
+        theta.data.copy_(own)
+
+
 @dataclass(frozen=True)
 class Layer:
     """The parameters of one module: its name, and where they lie in theta."""
@@ -58,16 +70,6 @@ class Parameters(Layout):
         self.theta = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in self.named.values()]))
         for name, parameter in self.named.items():
             parameter.data = self.theta.data[self.places[name]].view_as(parameter)
-
-    @contextmanager
-    def at(self, point: Tensor) -> Iterator[None]:
-        """The context in which the model has other parameters [D]; its own, to the bit, after."""
-        own = self.theta.data.clone()
-        try:
-            self.theta.data.copy_(point)
-            yield
-        finally:
-            self.theta.data.copy_(own)
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector [D], or [B, D], as tensors named and shaped like the parameters."""

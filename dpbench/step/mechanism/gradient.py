@@ -37,7 +37,8 @@ class Gradient(Part, ABC):
     """Computes the gradients of a physical batch that are clipped.
 
     The defaults are for a gradient without state of its own. of_loss: whether it is the gradient of
-    the run's loss, which may weight classes. of_parameters: whether it is a gradient at all.
+    the run's loss, which may weight classes. of_parameters: whether it is a gradient of the
+    parameters, and not something else that is clipped, such as moments.
     """
 
     of_loss: ClassVar[bool] = True

@@ -43,8 +43,8 @@ class AdamBC(Update):
         self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
     ) -> Self:
         mean = self.mean.advance(noisy, deviation, theta, released)
-        variance = noisy.square() - deviation**2
-        square = self.square.advance(variance, deviation, theta, released)
+        moment = noisy.square() - deviation**2
+        square = self.square.advance(moment, deviation, theta, released)
         return replace(self, mean=mean, square=square)
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:

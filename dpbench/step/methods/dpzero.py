@@ -13,6 +13,7 @@ from dpbench.step.gradients import Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.norms import squared_norms
+from dpbench.step.gradients.parameters import at
 from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update, checked
 from dpbench.system import seeds
 from dpbench.system.seeds import torch_state_kept
@@ -142,5 +143,5 @@ def _losses(engine: Engine, batch: Batch, shift: Tensor) -> Tensor:
     def losses(inputs: Tensor, targets: Tensor) -> Tensor:
         return engine.loss(at_least_float32(engine.model(inputs)), targets)
 
-    with engine.options.precision.model(theta.device), engine.parameters.at(theta + shift):
+    with engine.options.precision.model(theta.device), at(theta + shift, theta):
         return flat.losses(engine.by_row(losses, rows.inputs, rows.targets))

@@ -3,7 +3,12 @@
 import pytest
 from absl import logging as absl_logging
 
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.figures import reliability
+from dpbench.runs.records.reading import load
 from dpbench.step.gradients import choice
+from tests.runs.training.notes import BY_EPOCH, SMALL
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,3 +41,29 @@ def once(check):
         return found
 
     return checked
+
+
+@pytest.fixture(scope="module")
+def one_picture():
+    """To draw takes as long as these runs."""
+    draw, drawn = reliability.reliability_picture, []
+
+    def picture(*about):
+        drawn.append(drawn[0] if drawn else draw(*about))
+        return drawn[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reliability, "reliability_picture", picture)
+        yield
+
+
+@pytest.fixture
+def tell(monkeypatch, tmp_path):
+    """tell(tracker, *overrides): the record of a run that the tracker hears of."""
+
+    def make(tracker, *overrides):
+        monkeypatch.setattr(RunConfig, "trackers", {"notes": tracker})
+        small = [*SMALL, BY_EPOCH, f"results_dir={tmp_path}"]
+        return load(load_or_run(run_config([*small, *overrides])))
+
+    return make
