@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import IO
 
@@ -74,7 +75,8 @@ def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
     """A new part, locked while it is open, so that no other process considers it abandoned."""
     while True:
         part = path.with_name(f".{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
-        file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
+        # Opened at once, as a failure in between would leave the part behind.
+        file = BufferedWriter(FileIO(part, "x", opener=functools.partial(os.open, mode=mode)))
         with suppress(OSError):  # a file system without locks, or another process was faster
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if part.exists():
